@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Starts etcd and kube-apiserver on loopback in a directory of their own and prints, as shell
+# assignments, how to reach them. They run until the process given as the first argument is gone.
+#
+#   eval "$(conformance/start-reference.sh $$)"; curl -k -H "Authorization: Bearer $KUBEWRIGHT_TOKEN" $KUBEWRIGHT_SERVER/version
+set -euo pipefail
+
+owner=${1:?usage: start-reference.sh PID-TO-OUTLIVE}
+bin=$("$(dirname "$0")/build-reference.sh" kube-apiserver etcd)
+dir=$(mktemp -d)
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+client=$(free_port) peer=$(free_port) api=$(free_port)
+token=reference-$RANDOM$RANDOM
+
+openssl ecparam -name prime256v1 -genkey -noout -out "$dir/sa.key" 2>/dev/null
+openssl ec -in "$dir/sa.key" -pubout -out "$dir/sa.pub" 2>/dev/null
+echo "$token,kubernetes-admin,admin,system:masters" >"$dir/tokens.csv"
+
+started=$(date +%s%N)
+"$bin/etcd" --data-dir "$dir/etcd" --unsafe-no-fsync --log-level error \
+  --listen-client-urls "http://127.0.0.1:$client" --advertise-client-urls "http://127.0.0.1:$client" \
+  --listen-peer-urls "http://127.0.0.1:$peer" >"$dir/etcd.log" 2>&1 &
+etcd=$!
+"$bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$client" --bind-address 127.0.0.1 --secure-port "$api" \
+  --cert-dir "$dir/certs" --token-auth-file "$dir/tokens.csv" --authorization-mode RBAC \
+  --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/sa.pub" \
+  --service-account-signing-key-file "$dir/sa.key" --service-cluster-ip-range 10.96.0.0/16 \
+  --disable-admission-plugins ServiceAccount --allow-privileged=true >"$dir/kube-apiserver.log" 2>&1 &
+apiserver=$!
+(
+  while kill -0 "$owner" 2>/dev/null; do sleep 1; done
+  kill "$apiserver" "$etcd" 2>/dev/null || true
+  wait 2>/dev/null || true
+  rm -rf "$dir"
+) >/dev/null 2>&1 &
+
+until curl -sk -o /dev/null -w '%{http_code}' "https://127.0.0.1:$api/readyz" | grep -q 200; do
+  if ! kill -0 "$apiserver" 2>/dev/null; then
+    echo "kube-apiserver ended:" >&2
+    tail -n 5 "$dir/kube-apiserver.log" >&2
+    exit 1
+  fi
+  sleep 0.05
+done
+cat <<ENV
+export KUBEWRIGHT_SERVER=https://127.0.0.1:$api
+export KUBEWRIGHT_TOKEN=$token
+export KUBEWRIGHT_SERVER_PIDS='$apiserver $etcd'
+export KUBEWRIGHT_SERVER_READY_MS=$((($(date +%s%N) - started) / 1000000))
+ENV
