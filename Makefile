@@ -1,0 +1,25 @@
+# The two commands of a newcomer are `make up` and `make test`; the rest is for contributors.
+
+.PHONY: up test lint bench conformance facts fuzz
+
+up: ## run the local API server until Ctrl-C
+	cargo run --release --quiet -p kubewright-cli -- cluster --api-only
+
+test: ## every test; needs only Rust
+	cargo test --workspace --locked
+
+lint: ## formatting, lints, documentation, licences
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and sources not checked (cargo install cargo-deny)"; fi
+
+bench: ## measure side by side with the reference
+	bench/run
+
+conformance: ## run the behaviour tests against kube-apiserver as well, and compare
+	conformance/run
+
+facts: ## regenerate the data tables from the reference
+	conformance/facts.sh
