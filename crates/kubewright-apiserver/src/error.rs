@@ -3,6 +3,8 @@
 //! Every refusal on the way of a request ends as one of these; the HTTP layer only serialises it.
 //! The constructors carry the exact wording of kube-apiserver, because people search for it.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::field::FieldError;
@@ -19,6 +21,10 @@ pub struct ApiError {
     pub message: String,
     /// What the failure is about.
     pub details: Option<Box<Details>>,
+    /// Where a list whose token has expired can go on, inconsistently.
+    pub continue_token: String,
+    /// A `Status` of somebody else that is passed on as it is.
+    pub verbatim: Option<Box<serde_json::Value>>,
 }
 
 /// What a failure is about, and its single causes.
@@ -83,7 +89,21 @@ impl Subject<'_> {
 impl ApiError {
     /// An error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+            verbatim: None,
+        }
+    }
+
+    /// The same error, told by a `Status` that somebody else has written.
+    #[must_use]
+    pub fn verbatim(mut self, status: serde_json::Value) -> Self {
+        self.verbatim = Some(Box::new(status));
+        self
     }
 
     /// The same error with `details`.
@@ -144,7 +164,10 @@ impl ApiError {
     /// 422: understood, but the object is not valid; one cause a field.
     pub fn invalid(subject: &Subject<'_>, name: &str, errors: &[FieldError]) -> Self {
         let kind = Subject::qualified(subject.kind, subject.group);
-        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        // The same problem found twice is two causes, but is said once.
+        let mut list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut said = BTreeSet::new();
+        list.retain(|text| said.insert(text.clone()));
         let why = match list.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -184,10 +207,16 @@ impl ApiError {
 
     /// The error as the `Status` object that goes over the wire.
     pub fn to_status(&self) -> serde_json::Value {
+        if let Some(status) = &self.verbatim {
+            return (**status).clone();
+        }
         let mut status = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if !self.continue_token.is_empty() {
+            status["metadata"]["continue"] = self.continue_token.as_str().into();
+        }
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }

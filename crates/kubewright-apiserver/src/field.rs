@@ -21,7 +21,15 @@ impl Path {
     /// The path of a field of this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            return Self::new(name);
+        }
+        // Built for every field that is checked, so without the detour through formatting.
+        let mut path = String::with_capacity(self.0.len() + 1 + name.len());
+        path.push_str(&self.0);
+        path.push('.');
+        path.push_str(name);
+        Self(path)
     }
 
     /// The path of an item of this list.
@@ -145,7 +153,7 @@ impl FieldError {
 
     /// The value is none of `supported`.
     pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let list: Vec<String> = supported.iter().map(|one| format!("\"{one}\"")).collect();
+        let list: Vec<String> = supported.iter().map(|one| quoted(one)).collect();
         let detail =
             if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
         Self::new(Problem::NotSupported, path, Some(value.into()), detail)
@@ -193,8 +201,11 @@ impl FieldError {
         let mut text = self.problem.words().to_owned();
         if let Some(value) = &self.value {
             let shown = match value {
-                Value::Object(_) | Value::Array(_) => value.to_string(),
-                Value::Null => "null".to_owned(),
+                Value::Object(_) | Value::Array(_) => escaped_json(value),
+                Value::String(text) => quoted(text),
+                Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+                    number.as_f64().map_or_else(|| number.to_string(), float)
+                }
                 scalar => scalar.to_string(),
             };
             let _ = write!(text, ": {shown}");
@@ -204,6 +215,55 @@ impl FieldError {
         }
         text
     }
+}
+
+/// A string as Go's `%q` writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        let _ = match character {
+            '"' | '\\' => write!(quoted, "\\{character}"),
+            '\x07' => write!(quoted, "\\a"),
+            '\x08' => write!(quoted, "\\b"),
+            '\x0c' => write!(quoted, "\\f"),
+            '\n' => write!(quoted, "\\n"),
+            '\r' => write!(quoted, "\\r"),
+            '\t' => write!(quoted, "\\t"),
+            '\x0b' => write!(quoted, "\\v"),
+            ' ' => write!(quoted, " "),
+            hidden if hidden.is_ascii_control() => write!(quoted, "\\x{:02x}", u32::from(hidden)),
+            hidden if hidden.is_control() || hidden.is_whitespace() || is_invisible(hidden) => {
+                write!(quoted, "\\u{:04x}", u32::from(hidden))
+            }
+            plain => write!(quoted, "{plain}"),
+        };
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Characters without a shape of their own: zero-width ones, marks of direction, the byte order mark.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+}
+
+/// A float64 as Go's `%v` writes it: the shortest form, with an exponent from a million on.
+pub(crate) fn float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..=5).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// JSON as Go writes it: `<`, `>` and `&` are escaped.
+fn escaped_json(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 impl fmt::Display for FieldError {
