@@ -126,7 +126,20 @@ func text(v interface{}) string {
 	return string(b)
 }
 
-func (g *generator) fields(t reflect.Type, properties map[string]spec.Schema, required map[string]bool, out map[string]string) {
+// The prefix of fields that have no place in the protobuf form.
+const none = "-"
+
+// The number of a field in the protobuf form; fields of a struct that JSON inlines stand inside a message of
+// their own there, so that their number is a path.
+func number(f reflect.StructField) string {
+	parts := strings.Split(f.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[1]
+}
+
+func (g *generator) fields(t reflect.Type, properties map[string]spec.Schema, required map[string]bool, prefix string, out map[string]string) {
 	for i := 0; i < t.NumField(); i++ {
 		f := t.Field(i)
 		tag, ok := f.Tag.Lookup("json")
@@ -143,7 +156,13 @@ func (g *generator) fields(t reflect.Type, properties map[string]spec.Schema, re
 			if inner.Kind() == reflect.Pointer {
 				inner = inner.Elem()
 			}
-			g.fields(inner, properties, required, out)
+			within := prefix
+			if inner == reflect.TypeOf(meta.TypeMeta{}) {
+				within = none // the envelope tells the type
+			} else if n := number(f); n != "" {
+				within += n + "."
+			}
+			g.fields(inner, properties, required, within, out)
 			continue
 		}
 		line := g.describe(f.Type)
@@ -181,6 +200,9 @@ func (g *generator) fields(t reflect.Type, properties map[string]spec.Schema, re
 		}
 		if len(p.Enum) > 0 {
 			line += " enum=" + text(p.Enum)
+		}
+		if n := number(f); n != "" && prefix != none {
+			line += " #" + prefix + n
 		}
 		out[parts[0]] = line
 	}
@@ -232,7 +254,7 @@ func printTypes() {
 			required[r] = true
 		}
 		fields := map[string]string{}
-		g.fields(t, definition.Schema.Properties, required, fields)
+		g.fields(t, definition.Schema.Properties, required, "", fields)
 		head := definitionName(t)
 		if k, ok := kinds[t]; ok {
 			head += " kind " + k
