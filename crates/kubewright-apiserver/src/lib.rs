@@ -2,26 +2,50 @@
 //!
 //! A write goes down this list of modules, a watch event comes back up:
 //!
-//! - [`http`]: routing, content negotiation, tables, discovery, OpenAPI, watch streams
+//! - `http`: routing, content negotiation, discovery, OpenAPI, connections
 //! - [`auth`]: client certificates, bearer tokens, service-account tokens; RBAC
-//! - [`admission`]: namespace lifecycle, webhooks, policies
-//! - [`registry`]: what a kind is: the built-in catalogue and CRDs behind one type
-//! - [`kinds`]: defaulting and validation of the built-in kinds
-//! - [`schema`]: one engine for built-ins and CRDs: prune, default, validate, list types, CEL
-//! - [`fields`]: managed fields and server-side apply
-//! - [`patch`]: JSON patch, merge patch, strategic merge patch
+//! - `rest`: the verbs, from options and bodies to the store and back
+//! - `admission`: namespace lifecycle, webhooks, policies
+//! - `registry`: what a kind is: the built-in catalogue and CRDs behind one type
+//! - `kinds`, `crd`, `table`: what the built-in kinds, CRDs and printed columns do
+//! - `schema`: one engine for built-ins and CRDs: prune, default, validate, list types, CEL
+//! - `fields`: managed fields and server-side apply
+//! - `patch`: JSON patch, merge patch, strategic merge patch
 //! - [`store`]: revisions, snapshots, watch history
+//!
+//! Start with [`ApiServer`].
 
-pub mod admission;
+mod admission;
+mod api;
 pub mod auth;
+mod bootstrap;
+mod clock;
+mod crd;
+mod credentials;
+mod decode;
+mod entropy;
 pub mod error;
-pub mod field;
-pub mod fields;
-pub mod http;
-pub mod kinds;
-pub mod names;
-pub mod patch;
-pub mod quantity;
-pub mod registry;
-pub mod schema;
+mod field;
+mod fields;
+mod http;
+mod kinds;
+mod names;
+mod patch;
+mod quantity;
+mod registry;
+mod rest;
+mod schema;
+mod selector;
+mod server;
+mod services;
 pub mod store;
+mod table;
+
+pub use self::{
+    admission::client::ServiceResolver,
+    api::{ApiServer, Builder, InProcess, Listening, StartError},
+    clock::Clock,
+    credentials::write_private,
+    http::answer::Body,
+    server::{Answer, BoxFuture, Cut, Hook, Next},
+};

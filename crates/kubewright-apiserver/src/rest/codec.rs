@@ -1,0 +1,154 @@
+//! Between the store's bytes and objects.
+//!
+//! A built-in object is kept without `kind` and `apiVersion`: lists leave them out, and a single object gets
+//! them back as a prefix. A custom object is kept whole, in its storage version. An object in memory always
+//! carries both, in the version of the request.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Scope;
+use crate::{
+    error::ApiError,
+    http::answer::write_json,
+    kinds::access,
+    registry::{Origin, Resource},
+    store::{Attributes, Change, Stored},
+};
+
+impl Resource {
+    /// Whether the stored bytes are already what this version serves.
+    fn serves_as_stored(&self, stored: &Stored) -> bool {
+        match &self.origin {
+            Origin::BuiltIn(_) => self.storage.convert.is_none(),
+            Origin::Custom(custom) => {
+                stored.revision > custom.schema_revision && stored.bytes.starts_with(&self.head)
+            }
+        }
+    }
+
+    /// The object as JSON with kind and apiVersion, if that takes no conversion.
+    pub(crate) fn whole(&self, stored: &Stored, end: &[u8]) -> Option<Bytes> {
+        if !self.serves_as_stored(stored) {
+            return None;
+        }
+        let body = match &self.origin {
+            Origin::BuiltIn(_) => {
+                let rest = stored.bytes.get(1..).unwrap_or_default();
+                [&self.head, rest, end].concat()
+            }
+            Origin::Custom(_) => [&stored.bytes, end].concat(),
+        };
+        Some(body.into())
+    }
+
+    /// The object as an item of a list, if that takes no conversion.
+    pub(crate) fn item(&self, stored: &Stored) -> Option<Bytes> {
+        self.serves_as_stored(stored).then(|| stored.bytes.clone())
+    }
+}
+
+impl Scope {
+    /// The object in the version of the request.
+    pub(crate) async fn load(&self, stored: &Stored) -> Result<Value, ApiError> {
+        let mut object = parse(&stored.bytes)?;
+        match &self.resource.origin {
+            Origin::BuiltIn(_) => {
+                if let Some(convert) = &self.resource.storage.convert {
+                    (convert.from_storage)(&mut object);
+                    self.resource.normalise(&mut object)?;
+                }
+            }
+            Origin::Custom(custom) => Box::pin(self.read_stored(custom, stored, &mut object)).await?,
+        }
+        self.set_type(&mut object);
+        Ok(object)
+    }
+
+    /// Gives an object the kind and version of the request.
+    pub(crate) fn set_type(&self, object: &mut Value) {
+        if let Value::Object(fields) = object {
+            fields.insert("apiVersion".to_owned(), self.resource.api_version().into());
+            fields.insert("kind".to_owned(), (&*self.resource.kind).into());
+        }
+    }
+
+    /// The write that stores `object`, which is in the version of the request.
+    pub(crate) async fn put(&self, mut object: Value) -> Result<Change, ApiError> {
+        let labels = labels(&object);
+        let mut fields = self.selectable(&object);
+        match &self.resource.origin {
+            Origin::BuiltIn(_) => {
+                if let Some(convert) = &self.resource.storage.convert {
+                    (convert.to_storage)(&mut object);
+                    fields = self.selectable(&object);
+                }
+                if let Value::Object(map) = &mut object {
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+            }
+            Origin::Custom(custom) => Box::pin(self.prepare_stored(custom, &mut object)).await?,
+        }
+        Ok(Change::put(labels, fields, move |revision, out| encode(object, revision, out)))
+    }
+
+    /// The write that removes the object; `last` is its last state if that differs from what is stored.
+    pub(crate) fn removal(last: Option<Value>) -> Change {
+        Change::delete(move |revision, stored, out| {
+            let object = last.or_else(|| parse(&stored.bytes).ok()).unwrap_or_default();
+            encode(object, revision, out);
+        })
+    }
+
+    /// What field selectors can ask for, in the form the object is kept in.
+    fn selectable(&self, object: &Value) -> Attributes {
+        match &self.resource.origin {
+            Origin::BuiltIn(_) => crate::kinds::fields::selectable(
+                self.resource.storage.id.group(),
+                &self.resource.kind,
+                object,
+            )
+            .into_iter()
+            .filter(|(name, _)| !name.starts_with("metadata."))
+            .collect(),
+            Origin::Custom(custom) => custom.selectable_values(object),
+        }
+    }
+}
+
+fn labels(object: &Value) -> Attributes {
+    access::entries(object, &["metadata", "labels"])
+        .filter_map(|(name, value)| Some((name, value.as_str()?)))
+        .collect()
+}
+
+/// Appends the object under `revision`.
+fn encode(mut object: Value, revision: u64, out: &mut Vec<u8>) {
+    access::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+    write_json(out, &object);
+}
+
+/// Stored bytes as an object.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::internal(format!("stored object is damaged: {error}")))
+}
+
+/// How a custom object of a version begins.
+pub(crate) fn custom_head(api_version: &str) -> Vec<u8> {
+    let mut out = b"{\"apiVersion\":".to_vec();
+    write_json(&mut out, api_version);
+    out.push(b',');
+    out
+}
+
+/// `{"kind":K,"apiVersion":V,` as a built-in object begins.
+pub(crate) fn head(kind: &str, api_version: &str) -> Vec<u8> {
+    let mut out = b"{\"kind\":".to_vec();
+    write_json(&mut out, kind);
+    out.extend_from_slice(b",\"apiVersion\":");
+    write_json(&mut out, api_version);
+    out.push(b',');
+    out
+}

@@ -1,0 +1,319 @@
+//! Watch: the events of a collection from a revision on, one JSON document a line.
+//!
+//! A watcher holds a cursor in the store's history. Objects that enter or leave a selector show up as added
+//! and deleted. What goes wrong after the answer has begun is an event too.
+
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{Scope, list, options::ListOptions};
+use crate::{
+    decode::go::quote,
+    error::ApiError,
+    http::{
+        answer::{self, Answer, Body},
+        negotiate::Shape,
+    },
+    kinds::access,
+    registry::Origin,
+    server::BoxFuture,
+    store::{Event, EventKind, Stored, Watcher},
+    table::ListMeta,
+};
+
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// Without a timeout a watch ends after half an hour to an hour, so that clients spread over servers.
+const DEFAULT_TIMEOUT_SECONDS: std::ops::Range<u64> = 1800..3600;
+
+pub(crate) async fn watch(scope: &Arc<Scope>) -> Result<Answer, ApiError> {
+    let mut options = ListOptions::read(&scope.query, true)?;
+    if !scope.name.is_empty() {
+        options.fields.requirements.push(crate::selector::FieldRequirement {
+            field: "metadata.name".to_owned(),
+            equals: true,
+            value: scope.name.clone(),
+        });
+    }
+    scope.check_fields(&options)?;
+    let store = &scope.server.store;
+    let seconds =
+        options.timeout_seconds.unwrap_or_else(|| scope.server.entropy.within(DEFAULT_TIMEOUT_SECONDS));
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let version = options.resource_version.as_str();
+    let server = scope.server.clone();
+    let mut stream = Stream {
+        scope: scope.clone(),
+        pending: VecDeque::new(),
+        watcher: None,
+        deadline,
+        alarm: Box::pin(sleep_until(deadline)),
+        stopped: Box::pin(async move { server.stopped().await }),
+        headings: true,
+        state: Phase::Live,
+        options: options.clone(),
+    };
+    stream.set_alarm();
+    let wanted: u64 = match version {
+        "" => 0,
+        text => text.parse().map_err(|_| {
+            ApiError::unexplained(format!(
+                "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {}: invalid syntax",
+                quote(text),
+                quote(text)
+            ))
+        })?,
+    };
+    let initial = options.send_initial_events.unwrap_or(wanted == 0);
+    let mut after = wanted;
+    if initial {
+        if options.send_initial_events.is_some() && wanted > 0 {
+            scope.server.wait_for(wanted).await?;
+        }
+        let page = list::page(
+            scope,
+            &ListOptions {
+                limit: 0,
+                continue_token: None,
+                resource_version: String::new(),
+                revision_match: None,
+                ..options.clone()
+            },
+        )
+        .await?;
+        after = page.revision;
+        for object in &page.objects {
+            let line = stream.line("ADDED", object).await;
+            stream.pending.push_back(line);
+        }
+        if options.send_initial_events == Some(true) && options.bookmarks {
+            let line = stream.bookmark(page.revision, true);
+            stream.pending.push_back(line);
+        }
+    } else if wanted == 0 {
+        after = store.revision();
+    }
+    match store.watch(scope.storage(), after) {
+        Ok(watcher) => stream.watcher = Some(watcher),
+        Err(_) => {
+            stream.pending.push_back(gone(after));
+            stream.state = Phase::Ending;
+        }
+    }
+    let chunks = futures_util::stream::unfold(stream, |mut stream| async move {
+        let line = stream.next().await?;
+        Some((line, stream))
+    });
+    let mut answer = Answer::new(Body::stream(Box::pin(chunks)));
+    let content_type = match scope.accepted.shape {
+        Shape::Table => "application/json;as=Table;v=v1;g=meta.k8s.io",
+        _ => "application/json",
+    };
+    answer::header(&mut answer, "content-type", content_type);
+    Ok(answer)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Live,
+    /// What is pending is the last.
+    Ending,
+}
+
+struct Stream {
+    scope: Arc<Scope>,
+    options: ListOptions,
+    watcher: Option<Watcher>,
+    pending: VecDeque<Bytes>,
+    deadline: Instant,
+    /// Goes off when the next bookmark is due, or at the deadline. Kept from event to event, like `stopped`,
+    /// because to wait anew costs more than an event does.
+    alarm: Pin<Box<Sleep>>,
+    stopped: BoxFuture<'static, ()>,
+    /// The next table still needs its column headings.
+    headings: bool,
+    state: Phase,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.pending.pop_front() {
+                return Some(self.join(line));
+            }
+            if self.state == Phase::Ending {
+                return None;
+            }
+            let watcher = self.watcher.as_mut()?;
+            let batch = tokio::select! {
+                biased;
+                batch = watcher.next_batch() => Some(batch),
+                () = self.alarm.as_mut() => None,
+                () = self.stopped.as_mut() => {
+                    self.state = Phase::Ending;
+                    continue;
+                }
+            };
+            match batch {
+                Some(Ok(events)) => {
+                    for event in events {
+                        self.push(&event).await;
+                    }
+                }
+                Some(Err(compacted)) => {
+                    self.pending.push_back(gone(compacted.oldest));
+                    self.state = Phase::Ending;
+                }
+                None => {
+                    if self.options.bookmarks
+                        && let Some(revision) = self.watcher.as_mut().and_then(Watcher::caught_up)
+                    {
+                        let line = self.bookmark(revision, false);
+                        self.pending.push_back(line);
+                    }
+                    if Instant::now() >= self.deadline {
+                        self.state = Phase::Ending;
+                    }
+                    self.set_alarm();
+                }
+            }
+        }
+    }
+
+    fn set_alarm(&mut self) {
+        let bookmark_at = Instant::now() + BOOKMARK_PERIOD;
+        let at = if self.options.bookmarks { bookmark_at.min(self.deadline) } else { self.deadline };
+        self.alarm.as_mut().reset(at);
+    }
+
+    /// Several lines that are ready at once go out as one chunk.
+    fn join(&mut self, first: Bytes) -> Bytes {
+        const CHUNK: usize = 64 << 10;
+        if self.pending.is_empty() {
+            return first;
+        }
+        let mut chunk = first.to_vec();
+        while let Some(line) = self.pending.pop_front_if(|line| chunk.len() + line.len() <= CHUNK) {
+            chunk.extend_from_slice(&line);
+        }
+        chunk.into()
+    }
+
+    async fn push(&mut self, event: &Arc<Event>) {
+        let scope = self.scope.clone();
+        let in_scope = |object: &Stored| {
+            (scope.namespace.is_empty()
+                || object.namespace() == scope.namespace
+                || !scope.resource.namespaced)
+                && scope.selects(&self.options, object)
+        };
+        let is = event.kind != EventKind::Deleted && in_scope(&event.object);
+        let was = event.previous.as_ref().is_some_and(|previous| in_scope(previous));
+        let line = match (was, is) {
+            (false, true) => self.event_line(event, "ADDED").await,
+            (true, true) => self.event_line(event, "MODIFIED").await,
+            (true, false) if event.kind == EventKind::Deleted => self.event_line(event, "DELETED").await,
+            (true, false) => self.left_selector(event).await,
+            (false, false) => return,
+        };
+        self.pending.push_back(line);
+    }
+
+    /// The line of an event as it happened, serialised once for all who watch it in this form.
+    async fn event_line(&mut self, event: &Event, kind: &'static str) -> Bytes {
+        let natural = match event.kind {
+            EventKind::Added => "ADDED",
+            EventKind::Modified => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        };
+        let shared = kind == natural
+            && self.scope.accepted.shape == Shape::Whole
+            && self.scope.resource.is_storage_version();
+        if !shared {
+            return self.line(kind, &event.object).await;
+        }
+        if let Some(line) = event.encoded.get() {
+            return line.clone();
+        }
+        let line = self.line(kind, &event.object).await;
+        event.encoded.get_or_init(|| line).clone()
+    }
+
+    /// An object that no longer matches is deleted for this watcher: as it was, under the event's revision.
+    async fn left_selector(&mut self, event: &Event) -> Bytes {
+        let Some(previous) = &event.previous else { return Bytes::new() };
+        match self.scope.load(previous).await {
+            Ok(mut object) => {
+                access::set(&mut object, &["metadata", "resourceVersion"], event.revision.to_string());
+                self.value_line("DELETED", object)
+            }
+            Err(error) => error_line(&error),
+        }
+    }
+
+    async fn line(&mut self, kind: &'static str, object: &Stored) -> Bytes {
+        if self.scope.accepted.shape == Shape::Whole
+            && let Some(body) = self.scope.resource.whole(object, b"}\n")
+        {
+            return [format!("{{\"type\":\"{kind}\",\"object\":").as_bytes(), &body].concat().into();
+        }
+        match self.scope.load(object).await {
+            Ok(object) => self.value_line(kind, object),
+            Err(error) => error_line(&error),
+        }
+    }
+
+    fn value_line(&mut self, kind: &str, object: Value) -> Bytes {
+        let document = match self.scope.accepted.shape {
+            Shape::Whole | Shape::Discovery => object,
+            Shape::Metadata | Shape::MetadataList => match self.scope.partial(&object) {
+                Ok(partial) => partial,
+                Err(error) => return error_line(&error),
+            },
+            Shape::Table => {
+                let resource_version = access::get_str(&object, &["metadata", "resourceVersion"]).to_owned();
+                let metadata = ListMeta { resource_version, ..ListMeta::default() };
+                let headings = std::mem::take(&mut self.headings);
+                match self.scope.table(&[object], metadata, headings) {
+                    Ok(table) => table,
+                    Err(error) => return error_line(&error),
+                }
+            }
+        };
+        write_line(kind, &document)
+    }
+
+    fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"metadata": metadata});
+        if let Origin::BuiltIn(_) = self.scope.resource.origin
+            && self.scope.accepted.shape == Shape::Whole
+        {
+            let mut filled = self.scope.resource.empty().clone();
+            filled["metadata"] = object["metadata"].take();
+            object = filled;
+        }
+        self.scope.set_type(&mut object);
+        self.value_line("BOOKMARK", object)
+    }
+}
+
+fn write_line(kind: &str, object: &Value) -> Bytes {
+    let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+    answer::write_object(&mut out, object);
+    out.extend_from_slice(b"}\n");
+    out.into()
+}
+
+fn error_line(error: &ApiError) -> Bytes {
+    write_line("ERROR", &error.to_status())
+}
+
+fn gone(revision: u64) -> Bytes {
+    error_line(&ApiError::expired(format!("too old resource version: {revision}")))
+}
