@@ -1,0 +1,63 @@
+//! What made-up requests have found once, each as the request it was.
+
+use kubewright_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+use super::{
+    client::{self, Call},
+    objects::samples,
+};
+
+/// A server that has the sample of a definition and of an object of it.
+async fn with_things() -> ApiServer {
+    let server = client::start().await;
+    for plural in ["customresourcedefinitions", "things"] {
+        let sample =
+            samples().into_iter().find(|sample| sample.plural == plural).expect("a sample of each kind");
+        let call = Call::new("POST", sample.collection("default")).json(&sample.object);
+        assert_eq!(client::send(&server, &call).await.code, 201);
+    }
+    server
+}
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.fuzz.example.com";
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_definition_takes_its_objects_along() {
+    let server = with_things().await;
+    assert_eq!(client::send(&server, &Call::new("DELETE", DEFINITION)).await.code, 200);
+    assert_eq!(client::send(&server, &Call::new("GET", DEFINITION)).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_deleted_in_the_foreground_waits_for_whoever_removes_that_finalizer() {
+    let server = with_things().await;
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"});
+    assert_eq!(client::send(&server, &Call::new("DELETE", DEFINITION).json(&options)).await.code, 200);
+    let waiting = client::send(&server, &Call::new("GET", DEFINITION)).await.json();
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_be_asked_to_last_for_ever() {
+    let server = client::start().await;
+    let watch = Call::new("GET", "/api/v1/nodes?watch=1&timeoutSeconds=9223372036854775807");
+    assert_eq!(client::send(&server, &watch).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_gathers_nothing_is_kept_as_it_is_written_back() {
+    let server = client::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"},
+        "rules": [{"nonResourceURLs": ["/healthz"], "verbs": ["get"]}],
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"nobody": "has"}}]},
+    });
+    assert_eq!(client::send(&server, &Call::new("POST", roles).json(&role)).await.code, 201);
+    let stored = client::send(&server, &Call::new("GET", format!("{roles}/a"))).await.json();
+    assert_eq!(stored["rules"], Value::Null);
+    let before = server.revision();
+    assert_eq!(client::send(&server, &Call::new("PUT", format!("{roles}/a")).json(&stored)).await.code, 200);
+    assert_eq!(server.revision(), before);
+}
