@@ -1,0 +1,133 @@
+//! Measures the embedded API server side by side with kube-apiserver, and says which targets are met.
+//!
+//! Both servers run as processes of their own on this machine and are loaded in turns by the same client,
+//! so that what else the machine does hits both alike. What has no counterpart is measured in the process.
+
+mod chart;
+mod client;
+mod inside;
+mod load;
+mod measure;
+mod peer;
+mod report;
+
+use std::{
+    error::Error,
+    fs,
+    io::{IsTerminal as _, Write as _, stderr, stdout},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, ValueEnum};
+
+use self::{client::Protocol, load::Load, measure::Measure, peer::Peer, report::Report};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Measure the embedded API server side by side with kube-apiserver
+#[derive(Parser)]
+#[command(name = "bench/run", version, about)]
+struct Arguments {
+    /// The `kubewright` command, built for release
+    #[arg(long, value_name = "FILE")]
+    server: PathBuf,
+
+    /// The script that starts kube-apiserver and etcd; without it there is nothing to compare with
+    #[arg(long, value_name = "FILE")]
+    reference: Option<PathBuf>,
+
+    /// How often everything is measured; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
+    rounds: u32,
+
+    /// The HTTP version of the load
+    #[arg(long, value_enum, default_value_t = Protocol::Http1)]
+    http: Protocol,
+
+    /// How to print the figures
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+
+    /// Write a chart of the comparison, as SVG
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(why) => {
+            let _ = writeln!(stderr(), "error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Exit code 0: compared. 2: there was nothing to compare with.
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut measures = inside::run(arguments.rounds)?;
+    let (compared, versions) = runtime()?.block_on(side_by_side(arguments))?;
+    measures.splice(0..0, compared);
+    let report = Report {
+        measures,
+        versions,
+        machine: report::machine(),
+        protocol: arguments.http,
+        rounds: arguments.rounds,
+    };
+    if let Some(path) = &arguments.chart {
+        fs::write(path, chart::draw(&report)).map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    let text = match arguments.output {
+        Output::Text => report.text(stdout().is_terminal()),
+        Output::Json => format!("{:#}\n", report.json()),
+    };
+    stdout().write_all(text.as_bytes())?;
+    Ok(if arguments.reference.is_some() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// One thread: the load shall leave the other cores to the servers.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Starts both servers, loads them in turns, and gives what was measured and which versions they are.
+async fn side_by_side(arguments: &Arguments) -> Result<(Vec<Measure>, Vec<String>)> {
+    let (mut embedded, mut reference) = (Vec::new(), Vec::new());
+    let mut peers: Vec<Peer> = Vec::new();
+    for round in 0..arguments.rounds {
+        progress(&format!("start, round {}", round + 1));
+        for peer in peers.drain(..) {
+            peer.stop().await?;
+        }
+        let peer = Peer::embedded(&arguments.server).await?;
+        embedded.push(peer.ready.as_secs_f64() * 1e3);
+        peers.push(peer);
+        if let Some(script) = &arguments.reference {
+            let peer = Peer::reference(script).await?;
+            reference.push(peer.ready.as_secs_f64() * 1e3);
+            peers.push(peer);
+        }
+    }
+    let mut measures =
+        vec![Measure::less_is_better("time to ready", "ms").at_least_times(50.0).with(embedded, reference)];
+    let load = Load::new(peers, arguments.http, arguments.rounds);
+    measures.extend(load.run().await?);
+    Ok((measures, load.versions().await?))
+}
+
+/// What is being done, for people who wait.
+fn progress(what: &str) {
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\u{1b}[K{what}");
+        let _ = stderr().flush();
+    }
+}
