@@ -30,6 +30,8 @@ const KNOWN_FAILURES: &[&str] = &[
     "failed calling webhook",
     "unknown patch type:",
     "expected a []interface {}, but received a",
+    "expected a map[string]interface {}, but received a",
+    "expected slice or array type, but got:",
     "merging lists cannot yet be specified in the patch",
     "doesn't match $setElementOrder list",
     "list element types are not identical",
