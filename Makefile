@@ -1,6 +1,6 @@
 # The two commands of a newcomer are `make up` and `make test`; the rest is for contributors.
 
-.PHONY: up test lint bench conformance facts fuzz
+.PHONY: up test lint bench conformance facts
 
 up: ## run the local API server until Ctrl-C
 	cargo run --release --quiet -p kubewright-cli -- cluster --api-only
