@@ -1,4 +1,4 @@
-//! Answers: status, headers and a body that is either whole or a stream.
+//! Answers: status, headers and a body that is whole, put together while it is sent, or a stream.
 
 use std::{
     convert::Infallible,
@@ -21,20 +21,87 @@ pub struct Body(Inner);
 
 enum Inner {
     Whole(Bytes),
+    Joined(Joined),
     Stream(Chunks),
 }
 
+/// A list, put together a chunk at a time as it is sent: however long it is, it takes little memory, and the
+/// client reads its beginning while the server is still at its end.
+pub(crate) struct Joined {
+    /// What comes before the next item.
+    before: Bytes,
+    items: std::vec::IntoIter<Bytes>,
+    after: Bytes,
+    /// How much of it is still to be sent.
+    left: usize,
+}
+
+impl Joined {
+    const CHUNK: usize = 64 << 10;
+
+    /// `head`, the items with commas in between, and `tail`.
+    pub(crate) fn new(head: Vec<u8>, items: Vec<Bytes>, tail: &'static [u8]) -> Self {
+        let commas = items.len().saturating_sub(1);
+        let left = head.len() + items.iter().map(Bytes::len).sum::<usize>() + commas + tail.len();
+        Self { before: head.into(), items: items.into_iter(), after: Bytes::from_static(tail), left }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.left
+    }
+
+    /// The next part, of about the size of `limit`; empty at the end.
+    fn next(&mut self, limit: usize) -> Bytes {
+        let mut chunk = Vec::with_capacity(self.left.min(limit + limit / 4));
+        while chunk.len() < limit {
+            let Some(item) = self.items.next() else {
+                // Without any item there is still what comes before the first.
+                if !self.before.starts_with(b",") {
+                    chunk.extend_from_slice(&self.before);
+                }
+                chunk.extend_from_slice(&std::mem::take(&mut self.after));
+                self.before = Bytes::from_static(b",");
+                break;
+            };
+            chunk.extend_from_slice(&std::mem::replace(&mut self.before, Bytes::from_static(b",")));
+            chunk.extend_from_slice(&item);
+        }
+        self.left -= chunk.len();
+        chunk.into()
+    }
+
+    /// All of it.
+    pub(crate) fn whole(mut self) -> Bytes {
+        self.next(usize::MAX / 2)
+    }
+}
+
 impl Body {
-    /// The bytes of a whole body; `None` for a stream.
+    /// The bytes of a whole body; `None` for a stream and for a long list.
     pub fn whole(&self) -> Option<&Bytes> {
         match &self.0 {
             Inner::Whole(bytes) => Some(bytes),
-            Inner::Stream(_) => None,
+            Inner::Joined(_) | Inner::Stream(_) => None,
+        }
+    }
+
+    /// The same with everything that has an end in one piece.
+    pub(crate) fn gathered(self) -> Self {
+        match self.0 {
+            Inner::Joined(list) => list.whole().into(),
+            _ => self,
         }
     }
 
     pub(crate) fn stream(chunks: Chunks) -> Self {
         Self(Inner::Stream(chunks))
+    }
+}
+
+impl From<Joined> for Body {
+    fn from(list: Joined) -> Self {
+        const LONG: usize = 256 << 10;
+        if list.len() > LONG { Self(Inner::Joined(list)) } else { list.whole().into() }
     }
 }
 
@@ -55,6 +122,10 @@ impl http_body::Body for Body {
         match &mut self.0 {
             Inner::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Inner::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Inner::Joined(list) => {
+                let chunk = list.next(Joined::CHUNK);
+                Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk))))
+            }
             Inner::Stream(chunks) => {
                 chunks.as_mut().poll_next(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
             }
@@ -62,12 +133,17 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Inner::Whole(bytes) if bytes.is_empty())
+        match &self.0 {
+            Inner::Whole(bytes) => bytes.is_empty(),
+            Inner::Joined(list) => list.len() == 0,
+            Inner::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Joined(list) => SizeHint::with_exact(list.len() as u64),
             Inner::Stream(_) => SizeHint::default(),
         }
     }
@@ -78,7 +154,12 @@ pub(crate) type Answer = ::http::Response<Body>;
 
 /// An answer of `content_type` with these bytes.
 pub(crate) fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Answer::new(Body::from(body.into()));
+    of(code, content_type, Body::from(body.into()))
+}
+
+/// An answer of `content_type` with this body.
+pub(crate) fn of(code: u16, content_type: &str, body: Body) -> Answer {
+    let mut answer = Answer::new(body);
     *answer.status_mut() =
         ::http::StatusCode::from_u16(code).unwrap_or(::http::StatusCode::INTERNAL_SERVER_ERROR);
     header(&mut answer, "content-type", content_type);
@@ -213,6 +294,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_list_is_the_same_in_chunks_and_in_one_piece() {
+        for count in [0, 1, 2, 1000] {
+            let items: Vec<Bytes> =
+                (0..count).map(|index| Bytes::from(format!("{{\"a\":{index}}}"))).collect();
+            let list = || Joined::new(b"[".to_vec(), items.clone(), b"]");
+            let whole = list().whole();
+            let value: Value = serde_json::from_slice(&whole).expect("JSON");
+            assert_eq!(value.as_array().map(Vec::len), Some(count));
+            let (mut parts, length) = (list(), list().len());
+            assert_eq!(length, whole.len());
+            let mut sent = Vec::new();
+            while parts.len() > 0 {
+                sent.extend_from_slice(&parts.next(100));
+            }
+            assert_eq!(sent, whole);
+            assert!(parts.next(100).is_empty());
+        }
+    }
 
     #[test]
     fn kind_and_api_version_come_first() {

@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::{BODY_MAX, answer::Answer, answer::Body};
+use super::{BODY_MAX, answer::Body};
 use crate::{
     auth::certificates::Peer,
     error::ApiError,
@@ -112,10 +112,4 @@ where
         }
     })?;
     Ok(collected.to_bytes())
-}
-
-impl From<Cut> for Answer {
-    fn from(_: Cut) -> Self {
-        ApiError::internal("the connection was cut").into()
-    }
 }

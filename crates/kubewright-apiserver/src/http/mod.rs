@@ -54,6 +54,9 @@ pub(crate) async fn handle(server: &Arc<Server>, request: Request<Bytes>, user: 
         Err(error) => error.into(),
     };
     finish(&mut answer, server, warnings.into_inner());
+    if pretty || accepts_gzip {
+        answer = answer.map(Body::gathered);
+    }
     if parts.method == Method::HEAD {
         *answer.body_mut() = Body::from(Bytes::new());
     } else if pretty && is_json(&answer) {

@@ -6,7 +6,7 @@ use super::{Scope, list::Page};
 use crate::{
     error::ApiError,
     http::{
-        answer::{self, Answer},
+        answer::{self, Answer, Joined},
         negotiate::{Accepted, Encoding, Shape},
     },
     kinds::access,
@@ -76,7 +76,7 @@ pub(crate) async fn list(scope: &Scope, page: Page) -> Result<Answer, ApiError> 
     if scope.accepted == Accepted::PLAIN {
         let items: Option<Vec<_>> = page.objects.iter().map(|stored| scope.resource.item(stored)).collect();
         if let Some(items) = items {
-            return Ok(answer::bytes(200, "application/json", concatenate(scope, &metadata, &items)));
+            return Ok(answer::of(200, "application/json", joined(scope, &metadata, items).into()));
         }
     }
     let mut objects = Vec::with_capacity(page.objects.len());
@@ -108,21 +108,12 @@ pub(crate) fn whole_list(scope: &Scope, metadata: Value, mut objects: Vec<Value>
     })
 }
 
-fn concatenate(scope: &Scope, metadata: &Value, items: &[bytes::Bytes]) -> Vec<u8> {
-    let size: usize = items.iter().map(|item| item.len() + 1).sum();
-    let mut out = Vec::with_capacity(size + 256);
-    out.extend_from_slice(&super::codec::head(&scope.resource.list_kind, &scope.resource.api_version()));
-    out.extend_from_slice(b"\"metadata\":");
-    answer::write_json(&mut out, metadata);
-    out.extend_from_slice(b",\"items\":[");
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(item);
-    }
-    out.extend_from_slice(b"]}\n");
-    out
+fn joined(scope: &Scope, metadata: &Value, items: Vec<bytes::Bytes>) -> Joined {
+    let mut head = super::codec::head(&scope.resource.list_kind, &scope.resource.api_version());
+    head.extend_from_slice(b"\"metadata\":");
+    answer::write_json(&mut head, metadata);
+    head.extend_from_slice(b",\"items\":[");
+    Joined::new(head, items, b"]}\n")
 }
 
 impl Page {
