@@ -9,7 +9,7 @@ module=$(dirname "$bin")/src/kubernetes-$(basename "$bin" | tr -d v)
 rm -rf "$module/facts"
 cp -r "$here/facts" "$module/facts"
 (cd "$module" && go build -o "$bin/facts" ./facts)
-eval "$("$here/start-reference.sh" $$)"
+eval "$("$here/start-reference.sh" $$ --unsafe-no-fsync)"
 data=$here/../crates/kubewright-apiserver/data
 mkdir -p "$data"
 "$bin/facts" types >"$data/types.txt"

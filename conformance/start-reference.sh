@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Starts etcd and kube-apiserver on loopback in a directory of their own and prints, as shell
-# assignments, how to reach them. They run until the process given as the first argument is gone.
+# assignments, how to reach them. They run until the process given as the first argument is gone. Further
+# arguments are etcd's: with --unsafe-no-fsync it does not wait for the disk.
 #
 #   eval "$(conformance/start-reference.sh $$)"; curl -k -H "Authorization: Bearer $KUBEWRIGHT_TOKEN" $KUBEWRIGHT_SERVER/version
 set -euo pipefail
 
-owner=${1:?usage: start-reference.sh PID-TO-OUTLIVE}
+owner=${1:?usage: start-reference.sh PID-TO-OUTLIVE [ETCD-FLAG...]}
+shift
 bin=$("$(dirname "$0")/build-reference.sh" kube-apiserver etcd)
 dir=$(mktemp -d)
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
@@ -17,7 +19,7 @@ openssl ec -in "$dir/sa.key" -pubout -out "$dir/sa.pub" 2>/dev/null
 echo "$token,kubernetes-admin,admin,system:masters" >"$dir/tokens.csv"
 
 started=$(date +%s%N)
-"$bin/etcd" --data-dir "$dir/etcd" --unsafe-no-fsync --log-level error \
+"$bin/etcd" --data-dir "$dir/etcd" --log-level error "$@" \
   --listen-client-urls "http://127.0.0.1:$client" --advertise-client-urls "http://127.0.0.1:$client" \
   --listen-peer-urls "http://127.0.0.1:$peer" >"$dir/etcd.log" 2>&1 &
 etcd=$!

@@ -18,9 +18,9 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::Result;
+use crate::{Result, wire::Wire};
 
 /// The HTTP version of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,18 +47,60 @@ pub(crate) struct Connection {
     authorization: String,
 }
 
+/// An open connection for many small requests.
+pub(crate) enum Caller {
+    Wire(Wire),
+    Connection(Connection),
+}
+
+impl Caller {
+    /// Sends a request and reads the whole answer, which must have the status `expected`.
+    pub(crate) async fn call(&mut self, ask: Ask) -> Result<()> {
+        let Ask { method, path, body, expected } = ask;
+        match self {
+            Self::Wire(wire) => wire.call(&method, &path, &body, expected).await,
+            Self::Connection(connection) => {
+                connection.call(method, &path, body, expected).await.map(|_size| ())
+            }
+        }
+    }
+}
+
+/// A request and the status its answer must have.
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Bytes,
+    pub(crate) expected: u16,
+}
+
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Endpoint {
-    /// Opens a connection.
-    pub(crate) async fn connect(&self, protocol: Protocol) -> Result<Connection> {
+    async fn open(&self, protocol: Protocol) -> Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::IpAddress(self.address.ip().into());
-        let stream = TokioIo::new(TlsConnector::from(tls(protocol)?).connect(name, stream).await?);
+        Ok(TlsConnector::from(tls(protocol)?).connect(name, stream).await?)
+    }
+
+    /// Opens a connection for many small requests.
+    pub(crate) async fn caller(&self, protocol: Protocol) -> Result<Caller> {
+        Ok(match protocol {
+            Protocol::Http1 => {
+                let stream = self.open(protocol).await?;
+                Caller::Wire(Wire::new(stream, &self.address.to_string(), &self.token))
+            }
+            Protocol::Http2 => Caller::Connection(self.connect(protocol).await?),
+        })
+    }
+
+    /// Opens a connection.
+    pub(crate) async fn connect(&self, protocol: Protocol) -> Result<Connection> {
+        let stream = TokioIo::new(self.open(protocol).await?);
         let sender = match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     Result,
-    client::{Connection, Endpoint, Protocol},
+    client::{Ask, Caller, Connection, Endpoint, Protocol},
     measure::Measure,
     peer::{Peer, resident},
     progress,
@@ -160,14 +160,13 @@ impl Load {
         connections: usize,
         request: &dyn Fn() -> Ask,
     ) -> Result<f64> {
-        let opened = (0..connections).map(|_| endpoint.connect(self.protocol));
-        let mut opened: Vec<Connection> = try_join_all(opened).await?;
+        let opened = (0..connections).map(|_| endpoint.caller(self.protocol));
+        let mut opened: Vec<Caller> = try_join_all(opened).await?;
         let started = Instant::now();
-        let workers = opened.iter_mut().map(async |connection| {
+        let workers = opened.iter_mut().map(async |caller| {
             let mut done = 0usize;
             while started.elapsed() < ROUND {
-                let Ask { method, path, body, expected } = request();
-                connection.call(method, &path, body, expected).await?;
+                caller.call(request()).await?;
                 done += 1;
             }
             Result::Ok(done)
@@ -213,13 +212,6 @@ impl Load {
         }
         Ok(samples.of(Measure::less_is_better(format!("one event to {WATCHERS} watchers"), "ms")))
     }
-}
-
-struct Ask {
-    method: Method,
-    path: String,
-    body: Bytes,
-    expected: u16,
 }
 
 /// The samples of the embedded server and of the reference.

@@ -10,6 +10,7 @@ mod load;
 mod measure;
 mod peer;
 mod report;
+mod wire;
 
 use std::{
     error::Error,
@@ -36,6 +37,10 @@ struct Arguments {
     /// The script that starts kube-apiserver and etcd; without it there is nothing to compare with
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
+
+    /// Compare with an etcd that does not wait for the disk, instead of etcd as it is
+    #[arg(long, requires = "reference")]
+    no_fsync: bool,
 
     /// How often everything is measured; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
@@ -79,6 +84,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let report = Report {
         measures,
         versions,
+        no_fsync: arguments.no_fsync,
         machine: report::machine(),
         protocol: arguments.http,
         rounds: arguments.rounds,
@@ -112,7 +118,7 @@ async fn side_by_side(arguments: &Arguments) -> Result<(Vec<Measure>, Vec<String
         embedded.push(peer.ready.as_secs_f64() * 1e3);
         peers.push(peer);
         if let Some(script) = &arguments.reference {
-            let peer = Peer::reference(script).await?;
+            let peer = Peer::reference(script, arguments.no_fsync).await?;
             reference.push(peer.ready.as_secs_f64() * 1e3);
             peers.push(peer);
         }

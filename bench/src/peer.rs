@@ -62,10 +62,12 @@ impl Peer {
     }
 
     /// Starts kube-apiserver with its etcd by a script, which waits until the API is ready.
-    pub(crate) async fn reference(script: &Path) -> Result<Self> {
+    pub(crate) async fn reference(script: &Path, no_fsync: bool) -> Result<Self> {
         let owner = Command::new("sleep").arg("3600").stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let mut command = Command::new(script);
-        command.arg(owner.id().to_string()).stdin(Stdio::null()).stderr(Stdio::inherit());
+        command.arg(owner.id().to_string());
+        command.args(no_fsync.then_some("--unsafe-no-fsync"));
+        command.stdin(Stdio::null()).stderr(Stdio::inherit());
         let endpoint = Endpoint { address: (Ipv4Addr::LOCALHOST, 0).into(), token: String::new() };
         let mut peer = Self { owner, endpoint, ready: Duration::ZERO, processes: Vec::new() };
         let output = tokio::task::spawn_blocking(move || command.output());

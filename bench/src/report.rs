@@ -14,6 +14,8 @@ pub(crate) struct Report {
     pub(crate) measures: Vec<Measure>,
     /// What the embedded server and the reference say they are.
     pub(crate) versions: Vec<String>,
+    /// Whether the reference's etcd does not wait for the disk.
+    pub(crate) no_fsync: bool,
     pub(crate) machine: String,
     pub(crate) protocol: Protocol,
     pub(crate) rounds: u32,
@@ -67,8 +69,9 @@ impl Report {
             Protocol::Http1 => "HTTP/1.1",
             Protocol::Http2 => "HTTP/2",
         };
+        let etcd = if self.no_fsync { "etcd that does not wait for the disk" } else { "etcd" };
         let reference =
-            self.versions.get(1).map(|version| format!(" and kube-apiserver {version} with etcd"));
+            self.versions.get(1).map(|version| format!(" and kube-apiserver {version} with {etcd}"));
         format!(
             "Kubewright {} (as {}){}; {}; {protocol} over TLS on loopback, median of {} rounds",
             env!("CARGO_PKG_VERSION"),

@@ -40,5 +40,5 @@ impl Clock {
 
 /// A timestamp to the second, as objects carry it.
 pub(crate) fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format!("{time:.0}")
 }

@@ -7,14 +7,14 @@ use super::{
     FieldManager, FieldSet,
     compare::claims,
     conflict::{Conflict, refusal},
-    entries::{Entries, Entry, Operation, managed_fields, set_managed_fields, time_text},
+    entries::{Entries, Entry, Operation, managed_fields, set_managed_fields},
     last_applied,
     manager::{Differences, NEVER_OWNED, describe, type_of, type_text},
     merge::{merge, remove},
     node::{Duplicates, Node},
     path::equal,
 };
-use crate::error::ApiError;
+use crate::{clock, error::ApiError};
 
 /// Why an apply was not possible.
 enum Refused {
@@ -157,7 +157,7 @@ impl FieldManager<'_> {
                 None => claimed.is_empty(),
             };
         let time = match merged {
-            Some(_) => Some(time_text(self.now)),
+            Some(_) => Some(clock::seconds(self.now)),
             None => last.and_then(|last| last.time),
         };
         if !claimed.is_empty() {

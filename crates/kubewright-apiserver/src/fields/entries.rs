@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{node::Node, set::FieldSet};
+use crate::clock;
 
 /// How many entries of updates an object keeps apart.
 const MOST_UPDATERS: usize = 10;
@@ -157,11 +157,6 @@ impl Entry {
     }
 }
 
-/// A time as managed fields carry it: UTC, whole seconds.
-pub(super) fn time_text(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 fn canonical_time(text: &str) -> Option<String> {
     // The usual case, a time this server wrote, needs no parsing.
     let is_canonical = text.len() == 20
@@ -169,7 +164,7 @@ fn canonical_time(text: &str) -> Option<String> {
             .bytes()
             .zip(b"0000-00-00T00:00:00Z")
             .all(|(found, shape)| if *shape == b'0' { found.is_ascii_digit() } else { found == *shape });
-    if is_canonical { Some(text.to_owned()) } else { text.parse().ok().map(time_text) }
+    if is_canonical { Some(text.to_owned()) } else { text.parse().ok().map(clock::seconds) }
 }
 
 /// All entries of an object.

@@ -9,14 +9,11 @@ use serde_json::Value;
 
 use super::{
     compare::{Comparison, compare},
-    entries::{
-        Entries, Entry, Operation, is_reset, managed_fields, set_managed_fields, take_managed_fields,
-        time_text,
-    },
+    entries::{Entries, Entry, Operation, is_reset, managed_fields, set_managed_fields, take_managed_fields},
     node::{Duplicates, Node},
     set::{FieldSet, Match},
 };
-use crate::schema::SchemaRef;
+use crate::{clock, schema::SchemaRef};
 
 /// The versions of one kind.
 pub(crate) trait Versions {
@@ -161,7 +158,7 @@ impl FieldManager<'_> {
             entries.list.push(entry);
             entries.list.len() - 1
         });
-        entries.list[place].take(taken, Some(time_text(self.now)));
+        entries.list[place].take(taken, Some(clock::seconds(self.now)));
         Ok(())
     }
 

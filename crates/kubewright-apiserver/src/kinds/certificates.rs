@@ -14,7 +14,7 @@ use super::{
     lifecycle::keep_spec,
     report::{At, Errors},
 };
-use crate::{auth::UserInfo, field::FieldError};
+use crate::{auth::UserInfo, clock, field::FieldError};
 
 /// The kinds of the group `certificates.k8s.io`.
 pub(crate) const STRATEGIES: &[(&str, &str, Strategy)] =
@@ -69,7 +69,7 @@ pub(crate) fn stamp_requester(object: &mut Value, user: &UserInfo) {
 
 /// Writes into each condition of an update of `/status` or `/approval` when it was set, unless it says so.
 pub(crate) fn stamp_conditions(object: &mut Value, old: &Value, now: Timestamp) {
-    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = clock::seconds(now);
     for condition in items_mut(object, &["status", "conditions"]) {
         if get_str(condition, &["lastUpdateTime"]).is_empty() {
             set(condition, &["lastUpdateTime"], now.as_str());
