@@ -49,7 +49,7 @@ pub(crate) struct Connection {
 
 /// An open connection for many small requests.
 pub(crate) enum Caller {
-    Wire(Wire),
+    Wire(Box<Wire>),
     Connection(Connection),
 }
 
@@ -92,7 +92,7 @@ impl Endpoint {
         Ok(match protocol {
             Protocol::Http1 => {
                 let stream = self.open(protocol).await?;
-                Caller::Wire(Wire::new(stream, &self.address.to_string(), &self.token))
+                Caller::Wire(Box::new(Wire::new(stream, &self.address.to_string(), &self.token)))
             }
             Protocol::Http2 => Caller::Connection(self.connect(protocol).await?),
         })
