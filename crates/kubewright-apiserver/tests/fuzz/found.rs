@@ -106,3 +106,17 @@ async fn a_reference_to_a_secret_without_a_name_is_kept_as_it_is_written_back() 
     let stored = comes_back(&server, &create, None, &format!("{accounts}/a")).await;
     assert_eq!(stored["secrets"], json!([{}, {"name": "b"}]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_of_a_definition_that_is_too_long_is_counted_in_characters() {
+    let server = client::start().await;
+    let sample = samples().into_iter().find(|sample| sample.plural == "customresourcedefinitions");
+    let sample = sample.expect("a sample of each kind");
+    let mut definition = sample.object.clone();
+    definition["spec"]["names"]["singular"] = "a".repeat(64).into();
+    let reply = client::send(&server, &Call::new("POST", sample.collection("")).json(&definition)).await;
+    let cause = &reply.json()["details"]["causes"][0];
+    assert_eq!(cause["field"], "spec.names.singular");
+    let message = format!("Invalid value: \"{}\": must be no more than 63 characters", "a".repeat(64));
+    assert_eq!(cause["message"], message);
+}
