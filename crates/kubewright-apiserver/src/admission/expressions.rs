@@ -10,8 +10,8 @@ use std::{
 };
 
 use kubewright_cel::{
-    Activation, AuthorizationDecision, AuthorizationRequest, Authorizer, Budget, DeclType, Env, EvalError,
-    Lazy, ListIdentity, Program, Property, Type, Val,
+    Activation, AuthorizationDecision, AuthorizationRequest, Authorizer, Budget, Env, EvalError, Lazy,
+    Program, Type, Val,
 };
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -127,21 +127,16 @@ impl Compiler {
     fn env(&self, text: &str, available: Available) -> Env {
         let mut env = BASE.clone();
         if available.params {
-            env.variable("params", Type::Dyn);
+            env = env.with_params();
         }
         if available.authorizer {
-            env.variable("authorizer", Type::object("kubernetes.authorization.Authorizer"));
-            env.variable(
-                "authorizer.requestResource",
-                Type::object("kubernetes.authorization.ResourceCheck"),
-            );
+            env = env.with_authorizer();
         }
         if let Some(variables) = &self.variables {
             let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let named = words.filter_map(|word| variables.get_key_value(word));
             let named = named.map(|(name, ty)| (name.clone(), ty.clone())).collect::<BTreeMap<_, _>>();
-            let ty = env.object_type("kubernetes.variables", named);
-            env.variable("variables", ty);
+            env = env.with_variables(named);
         }
         env
     }
@@ -161,97 +156,7 @@ fn declared_name(ty: &Type) -> String {
 }
 
 /// What every expression may use.
-static BASE: LazyLock<Env> = LazyLock::new(|| {
-    let mut env = Env::new();
-    env.variable("object", Type::Dyn);
-    env.variable("oldObject", Type::Dyn);
-    let request = env.declare("kubernetes.AdmissionRequest", Arc::new(request_type()));
-    env.variable("request", request);
-    let namespace = env.declare("kubernetes.Namespace", Arc::new(namespace_type()));
-    env.variable("namespaceObject", namespace);
-    env
-});
-
-fn text() -> DeclType {
-    DeclType::string(None, None)
-}
-
-fn texts() -> DeclType {
-    DeclType::list(text(), None, ListIdentity::Atomic)
-}
-
-fn object<const N: usize>(name: &str, fields: [(&str, DeclType); N]) -> DeclType {
-    DeclType::named_object(name, fields.into_iter().map(|(name, ty)| Property::new(name, ty)))
-}
-
-fn request_type() -> DeclType {
-    let kind = || {
-        let fields = [("group", text()), ("version", text()), ("kind", text())];
-        object("kubernetes.GroupVersionKind", fields)
-    };
-    let resource = || {
-        let fields = [("group", text()), ("version", text()), ("resource", text())];
-        object("kubernetes.GroupVersionResource", fields)
-    };
-    let user = object(
-        "kubernetes.UserInfo",
-        [("username", text()), ("uid", text()), ("groups", texts()), ("extra", DeclType::map(texts(), None))],
-    );
-    object(
-        "kubernetes.AdmissionRequest",
-        [
-            ("kind", kind()),
-            ("resource", resource()),
-            ("subResource", text()),
-            ("requestKind", kind()),
-            ("requestResource", resource()),
-            ("requestSubResource", text()),
-            ("name", text()),
-            ("namespace", text()),
-            ("operation", text()),
-            ("userInfo", user),
-            ("dryRun", DeclType::bool()),
-            ("options", DeclType::DYN),
-        ],
-    )
-}
-
-fn namespace_type() -> DeclType {
-    let labels = || DeclType::map(text(), None);
-    let condition = object(
-        "kubernetes.NamespaceCondition",
-        [
-            ("status", text()),
-            ("type", text()),
-            ("lastTransitionTime", DeclType::date_time()),
-            ("message", text()),
-            ("reason", text()),
-        ],
-    );
-    let metadata = object(
-        "kubernetes.NamespaceMetadata",
-        [
-            ("name", text()),
-            ("generateName", text()),
-            ("namespace", text()),
-            ("labels", labels()),
-            ("annotations", labels()),
-            ("UID", text()),
-            ("creationTimestamp", DeclType::date_time()),
-            ("deletionGracePeriodSeconds", DeclType::int()),
-            ("deletionTimestamp", DeclType::date_time()),
-            ("generation", DeclType::int()),
-            ("resourceVersion", text()),
-            ("finalizers", texts()),
-        ],
-    );
-    let status = object(
-        "kubernetes.NamespaceStatus",
-        [("conditions", DeclType::list(condition, None, ListIdentity::Atomic)), ("phase", text())],
-    );
-    let spec = object("kubernetes.NamespaceSpec", [("finalizers", texts())]);
-    object("kubernetes.Namespace", [("metadata", metadata), ("spec", spec), ("status", status)])
-}
+static BASE: LazyLock<Env> = LazyLock::new(Env::for_admission);
 
 /// What expressions are run against.
 pub(super) struct Input<'a> {

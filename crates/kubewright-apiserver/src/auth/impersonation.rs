@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 
 use super::rbac::{Attributes, ResourceTarget, Rules, Target};
 use super::user::{
-    ANONYMOUS, AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, UserInfo, is_dns_subdomain,
-    service_account_groups, split_node, split_service_account,
+    ANONYMOUS, AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, UserInfo, service_account_groups,
+    split_node, split_service_account,
 };
-use crate::error::ApiError;
+use crate::{error::ApiError, names};
 
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 const PREFIX: &str = "impersonate-";
@@ -237,7 +237,9 @@ fn bad_extra(user: &UserInfo) -> Option<String> {
         if key.is_empty() {
             return Some("impersonating the empty string key in extra is not allowed".to_owned());
         }
-        let path = key.split_once('/').filter(|(host, path)| is_dns_subdomain(host) && !path.is_empty());
+        let path = key
+            .split_once('/')
+            .filter(|(host, path)| names::dns1123_subdomain(host).is_empty() && !path.is_empty());
         if path.is_none() {
             return Some(format!(
                 "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {key:?}: \

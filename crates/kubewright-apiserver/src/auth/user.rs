@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::names;
+
 /// The group whose members may do anything, whatever RBAC says.
 pub const MASTERS: &str = "system:masters";
 /// The group of everyone who showed a valid credential.
@@ -88,27 +90,13 @@ pub fn service_account_groups(namespace: &str) -> Vec<String> {
 /// Namespace and name of the service account that `username` stands for, if it is one.
 pub fn split_service_account(username: &str) -> Option<(&str, &str)> {
     let (namespace, name) = username.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    (is_dns_label(namespace) && is_dns_subdomain(name)).then_some((namespace, name))
+    (names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty())
+        .then_some((namespace, name))
 }
 
 /// Name of the node that `username` stands for, if it is one.
 pub(crate) fn split_node(username: &str) -> Option<&str> {
-    username.strip_prefix("system:node:").filter(|name| is_dns_subdomain(name))
-}
-
-fn is_dns_label(text: &str) -> bool {
-    text.len() <= 63 && is_dns_word(text)
-}
-
-pub(crate) fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_dns_word)
-}
-
-fn is_dns_word(word: &str) -> bool {
-    !word.is_empty()
-        && !word.starts_with('-')
-        && !word.ends_with('-')
-        && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    username.strip_prefix("system:node:").filter(|name| names::dns1123_subdomain(name).is_empty())
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The smaller parts of a CustomResourceDefinition: names, deprecation, columns, scale, selectable fields.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::{
     field::{FieldError, Path},
-    schema::{Schema, dns, field_path, props::Props},
+    names,
+    schema::{Schema, field_path, props::Props},
 };
 
 use super::{Names, Version, structural};
@@ -36,7 +39,7 @@ pub(super) fn validate_deprecation(version: Version<'_>, at: &Path, errors: &mut
 pub(super) fn validate_names(names: Names<'_>, at: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut label = |at: Path, name: &str, lower: String, words: &str| {
-        let problems = dns::label_1035(&lower);
+        let problems = names::dns1035_label(&lower);
         if !problems.is_empty() {
             errors.push(FieldError::invalid(&at, name, format!("{words}{}", problems.join(","))));
         }
@@ -137,7 +140,7 @@ pub(super) fn validate_selectable(
         return errors;
     };
     let schema = Schema::structural(props);
-    let mut seen: Vec<Path> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, field) in fields.iter().enumerate() {
         let at = at.index(index).child("jsonPath");
         let text = field["jsonPath"].as_str().unwrap_or_default();
@@ -167,10 +170,8 @@ pub(super) fn validate_selectable(
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
             ));
         }
-        if seen.contains(&path) {
+        if !seen.insert(path) {
             errors.push(FieldError::duplicate(&at, text));
-        } else {
-            seen.push(path);
         }
     }
     if seen.len() > MOST && !kept {

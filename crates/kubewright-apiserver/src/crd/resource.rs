@@ -1,13 +1,17 @@
 //! What a write does to a custom resource beyond its schema, and all of its validation in order.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::Value;
 
 use crate::{
     field::{FieldError, Path},
+    names,
     schema::{
-        Schema, blocking, check_rules, dns, skipped_rules, validate, validate_embedded, validate_lists,
+        Schema, blocking, check_rules, skipped_rules, validate, validate_embedded, validate_lists,
         validate_update,
     },
 };
@@ -162,15 +166,12 @@ pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<Str
     fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
         object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
     }
-    let mut added: Vec<&str> = finalizers(object)
-        .filter(|one| !old.is_some_and(|old| finalizers(old).any(|had| had == *one)))
-        .collect();
-    added.sort_unstable();
-    added.dedup();
+    let had: BTreeSet<&str> = old.into_iter().flat_map(finalizers).collect();
+    let added: BTreeSet<&str> = finalizers(object).filter(|one| !had.contains(one)).collect();
     let mut warnings = Vec::new();
     for finalizer in added {
         let mut warn = |why: &str| warnings.push(format!("metadata.finalizers: {finalizer:?}: {why}"));
-        dns::qualified_name(finalizer).iter().for_each(|why| warn(why));
+        names::qualified_name(finalizer).iter().for_each(|why| warn(why));
         if !finalizer.contains('/') && !matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes") {
             let path = if finalizer.contains('.') { "including a path (/) " } else { "" };
             warn(&format!(

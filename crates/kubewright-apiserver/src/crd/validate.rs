@@ -4,11 +4,14 @@
 //! top of the spec: so does this, and a schema shared by all versions is complained about at
 //! `spec.validation`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::{
     field::{FieldError, Path},
-    schema::{Schema, dns, props::Props},
+    names,
+    schema::{Schema, props::Props},
 };
 
 use super::{
@@ -24,7 +27,7 @@ pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let at = Path::new("metadata").child("name");
     let name = definition.name();
-    for why in dns::subdomain(name) {
+    for why in names::dns1123_subdomain(name) {
         errors.push(FieldError::invalid(&at, name, why));
     }
     if name != format!("{}.{}", definition.names().plural(), definition.group()) {
@@ -186,7 +189,7 @@ fn validate_spec(definition: Definition<'_>, old: Option<Definition<'_>>) -> Vec
     }
     validate_versions(&hoisted, old, &spec, &mut errors);
     if let Some(first) = definition.versions().next().map(Version::name).filter(|name| !name.is_empty()) {
-        let problems = dns::label_1035(first);
+        let problems = names::dns1035_label(first);
         if !problems.is_empty() {
             errors.push(FieldError::invalid(&spec.child("version"), first, problems.join(",")));
         }
@@ -218,7 +221,7 @@ fn validate_spec(definition: Definition<'_>, old: Option<Definition<'_>>) -> Vec
 fn validate_group_and_scope(definition: Definition<'_>, spec: &Path, errors: &mut Vec<FieldError>) {
     let group = definition.group();
     let at = spec.child("group");
-    let problems = dns::subdomain(group);
+    let problems = names::dns1123_subdomain(group);
     if group.is_empty() {
         errors.push(FieldError::required(&at, ""));
     } else if !problems.is_empty() {
@@ -243,13 +246,12 @@ fn validate_versions(
     errors: &mut Vec<FieldError>,
 ) {
     let definition = hoisted.definition;
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     let mut unique = true;
     for (index, version) in definition.versions().enumerate() {
         let at = spec.child("versions").index(index);
-        unique &= !names.contains(&version.name());
-        names.push(version.name());
-        let problems = dns::label_1035(version.name());
+        unique &= names.insert(version.name());
+        let problems = names::dns1035_label(version.name());
         if !problems.is_empty() {
             errors.push(FieldError::invalid(&at.child("name"), version.name(), problems.join(",")));
         }

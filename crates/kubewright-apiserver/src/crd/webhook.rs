@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::{
     field::{FieldError, Path},
-    schema::{dns, formats::split_scheme},
+    names,
+    schema::formats::split_scheme,
 };
 
 use super::Definition;
@@ -53,8 +54,9 @@ pub(super) fn validate_conversion(conversion: &Value, at: &Path, trusted: bool) 
             errors.push(FieldError::invalid(&at, *version, "duplicate version"));
             continue;
         }
-        errors
-            .extend(dns::label_1035(version).into_iter().map(|why| FieldError::invalid(&at, *version, why)));
+        errors.extend(
+            names::dns1035_label(version).into_iter().map(|why| FieldError::invalid(&at, *version, why)),
+        );
     }
     if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
         errors.push(FieldError::invalid(&at_versions, versions, "must include at least one of v1, v1beta1"));
@@ -142,7 +144,7 @@ fn validate_service(service: &Value, at: &Path, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(&at, path, format!("segment[{index}] may not be empty")));
             continue;
         }
-        for why in dns::subdomain(step) {
+        for why in names::dns1123_subdomain(step) {
             errors.push(FieldError::invalid(&at, path, format!("segment[{index}]: {why}")));
         }
     }

@@ -3,6 +3,8 @@
 //! Who asks is written in by the registry, and so are the times of conditions ([`stamp_conditions`]): a
 //! strategy knows neither the user nor the time.
 
+use std::collections::BTreeSet;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -158,12 +160,11 @@ fn signing_request(object: &At<'_, '_>, errors: &mut Errors) {
     for usage in usages.items() {
         errors.optional_one_of(&usage, USAGES);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for usage in usages.items() {
-        if seen.contains(&usage.str()) {
+        if !seen.insert(usage.str()) {
             errors.duplicate(&usage, usage.str());
         }
-        seen.push(usage.str());
     }
     let signer = spec.field("signerName");
     if signer.str() == "kubernetes.io/legacy-unknown" {
@@ -238,7 +239,7 @@ fn signer_name(at: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn conditions(at: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for condition in at.items() {
         let (kind, status) = (condition.field("type"), condition.field("status"));
         if kind.str().is_empty() {
@@ -254,13 +255,12 @@ fn conditions(at: &At<'_, '_>, errors: &mut Errors) {
             "Denied" => Some("Approved"),
             _ => None,
         };
-        if opposite.is_some_and(|opposite| seen.contains(&opposite)) {
+        if opposite.is_some_and(|opposite| seen.contains(opposite)) {
             errors.invalid(at, kind.str(), "Approved and Denied conditions are mutually exclusive");
         }
-        if seen.contains(&kind.str()) {
+        if !seen.insert(kind.str()) {
             errors.duplicate(&kind, kind.str());
         }
-        seen.push(kind.str());
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The embedded server does not queue requests; it keeps these objects for those who read and write them.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -316,13 +318,12 @@ fn hands_fit_hash(queues: i64, hand: i64) -> bool {
 fn status(object: &At<'_, '_>, errors: &mut Errors) {
     let status = object.field("status");
     let conditions = status.field("conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for condition in conditions.items() {
         let kind = condition.field("type");
-        if seen.contains(&kind.str()) {
+        if !seen.insert(kind.str()) {
             errors.duplicate(&kind, kind.str());
         }
-        seen.push(kind.str());
         if kind.str().is_empty() {
             errors.required(&kind, "");
         }

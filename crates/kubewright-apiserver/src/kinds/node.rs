@@ -1,5 +1,7 @@
 //! Runtime classes: which container runtime a pod asks for.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -30,13 +32,11 @@ fn runtime_class(object: &At<'_, '_>, errors: &mut Errors) {
     let identity = |toleration: &At<'_, '_>| {
         ["key", "operator", "value", "effect"].map(|field| toleration.field(field).str().to_owned())
     };
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for toleration in tolerations.items() {
-        let identity = identity(&toleration);
-        if seen.contains(&identity) {
+        if !seen.insert(identity(&toleration)) {
             errors.duplicate(&toleration, toleration.shown());
         }
-        seen.push(identity);
     }
 }
 

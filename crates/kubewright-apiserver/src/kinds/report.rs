@@ -72,7 +72,7 @@ impl<'v, 'p> At<'v, 'p> {
     }
 
     /// The items of this list.
-    pub(crate) fn items<'c>(&'c self) -> impl Iterator<Item = At<'v, 'c>>
+    pub(crate) fn items<'c>(&'c self) -> impl DoubleEndedIterator<Item = At<'v, 'c>>
     where
         'p: 'c,
     {

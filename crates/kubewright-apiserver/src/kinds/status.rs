@@ -1,5 +1,7 @@
 //! What kinds have in common around their `/status`: metadata that it may not touch, and conditions.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -33,13 +35,12 @@ pub(crate) fn keep_spec_and_metadata(object: &mut Value, old: &Value) {
 /// A list of conditions of the standard type.
 pub(crate) fn conditions(at: &At<'_, '_>, errors: &mut Errors) {
     const STATUSES: &[&str] = &["False", "True", "Unknown"];
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for condition in at.items() {
         let kind = condition.field("type");
-        if seen.contains(&kind.str()) {
+        if !seen.insert(kind.str()) {
             errors.duplicate(&kind, kind.str());
         }
-        seen.push(kind.str());
         errors.each(&kind, checks::qualified_name(kind.str()));
         let status = condition.field("status");
         if !STATUSES.contains(&status.str()) {

@@ -1,5 +1,7 @@
 //! Storage classes, drivers and attachments.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -156,35 +158,32 @@ fn storage_class(class: &At<'_, '_>, errors: &mut Errors) {
 }
 
 fn topologies(topologies: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = Vec::new();
+    let mut seen = BTreeSet::new();
     for term in topologies.items() {
         let expressions = term.field("matchLabelExpressions");
-        let mut requirements: Vec<(&str, Vec<&str>)> = Vec::new();
+        let mut keys = BTreeSet::new();
+        let mut requirements = Vec::new();
         for expression in expressions.items() {
             let (key, values) = (expression.field("key"), expression.field("values"));
             if values.is_empty() {
                 errors.required(&values, "");
             }
-            let mut known: Vec<&str> = Vec::new();
+            let mut known = BTreeSet::new();
             for value in values.items() {
-                if known.contains(&value.str()) {
+                if !known.insert(value.str()) {
                     errors.duplicate(&value, value.str());
-                } else {
-                    known.push(value.str());
                 }
             }
             errors.each(&key, checks::qualified_name(key.str()));
-            if requirements.iter().any(|(other, _)| *other == key.str()) {
+            if !keys.insert(key.str()) {
                 errors.duplicate(&key, key.str());
             }
-            known.sort_unstable();
             requirements.push((key.str(), known));
         }
         requirements.sort_unstable();
-        if seen.contains(&requirements) {
+        if !seen.insert(requirements) {
             errors.duplicate(&expressions, "");
         }
-        seen.push(requirements);
     }
 }
 
@@ -223,14 +222,13 @@ fn csi_driver(driver: &At<'_, '_>, errors: &mut Errors) {
     let spec = driver.field("spec");
     errors.optional_one_of(&spec.field("fsGroupPolicy"), &["File", "None", "ReadWriteOnceWithFSType"]);
     let tokens = spec.field("tokenRequests");
-    let mut audiences: Vec<&str> = Vec::new();
+    let mut audiences = BTreeSet::new();
     for token in tokens.items() {
         let audience = token.field("audience");
-        if audiences.contains(&audience.str()) {
+        if !audiences.insert(audience.str()) {
             errors.duplicate(&audience, audience.str());
             continue;
         }
-        audiences.push(audience.str());
         let expiration = token.field("expirationSeconds");
         if let Some(seconds) = expiration.number() {
             if seconds < 600 {
@@ -270,7 +268,7 @@ fn driver_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
 fn csi_node(node: &At<'_, '_>, errors: &mut Errors) {
     let spec = node.field("spec");
     let drivers = spec.field("drivers");
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for driver in drivers.items() {
         let (name, id) = (driver.field("name"), driver.field("nodeID"));
         csi_driver_name(&name, errors);
@@ -281,19 +279,17 @@ fn csi_node(node: &At<'_, '_>, errors: &mut Errors) {
             errors.invalid(&id, id.str(), "must be 256 characters or less");
         }
         errors.non_negative(&driver.field("allocatable").field("count"));
-        if names.contains(&name.str()) {
+        if !names.insert(name.str()) {
             errors.duplicate(&name, name.str());
         }
-        names.push(name.str());
-        let mut keys: Vec<&str> = Vec::new();
+        let mut keys = BTreeSet::new();
         for key in driver.field("topologyKeys").strings() {
             if key.is_empty() {
                 errors.required(&driver, "");
             }
-            if keys.contains(&key) {
+            if !keys.insert(key) {
                 errors.duplicate(&driver, key);
             }
-            keys.push(key);
             for reason in checks::qualified_name(key) {
                 errors.invalid(&driver, key, reason);
             }

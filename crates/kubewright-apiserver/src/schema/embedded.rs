@@ -3,9 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::field::{FieldError, Path, Problem};
+use crate::{
+    field::{FieldError, Path, Problem},
+    names,
+};
 
-use super::{Schema, dns, object_meta::coerce_metadata};
+use super::{Schema, object_meta::coerce_metadata};
 
 /// Decodes the metadata of every embedded resource of a custom resource, in place. Answers the paths
 /// of unknown fields.
@@ -147,7 +150,7 @@ fn validate_resource(map: &Map<String, Value>, path: &Path, errors: &mut Vec<Fie
             errors.push(FieldError::invalid(&at, "", "must not be empty"));
         }
         Some(Value::String(text)) => {
-            let problems = dns::label_1035(&text.to_lowercase());
+            let problems = names::dns1035_label(&text.to_lowercase());
             if !problems.is_empty() {
                 let detail =
                     format!("may have mixed case, but should otherwise match: {}", problems.join(","));
@@ -160,24 +163,16 @@ fn validate_resource(map: &Map<String, Value>, path: &Path, errors: &mut Vec<Fie
         let at = path.child("metadata");
         for (name, prefix) in [("generateName", true), ("name", false)] {
             let text = metadata.get(name).and_then(Value::as_str).unwrap_or_default();
-            let problems = path_segment(text, prefix);
+            let problems = names::name_is_path_segment(text, prefix);
             errors.extend(problems.into_iter().map(|why| FieldError::invalid(&at.child(name), text, why)));
         }
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
         if !namespace.is_empty() {
-            let problems = dns::label_1123(namespace).into_iter();
+            let problems = names::dns1123_label(namespace).into_iter();
             errors.extend(problems.map(|why| FieldError::invalid(&at.child("namespace"), namespace, why)));
         }
         errors.extend(validate_metadata(metadata, &at));
     }
-}
-
-fn path_segment(name: &str, prefix: bool) -> Vec<String> {
-    if !prefix && matches!(name, "." | "..") {
-        return vec![format!("may not be '{name}'")];
-    }
-    let found = ["/", "%"].into_iter().filter(|part| name.contains(part));
-    found.map(|part| format!("may not contain '{part}'")).collect()
 }
 
 /// What is wrong with metadata apart from name and namespace: labels, annotations, owners, finalizers,
@@ -194,14 +189,15 @@ pub(crate) fn validate_metadata(metadata: &Value, path: &Path) -> Vec<FieldError
     let at = path.child("labels");
     for (key, value) in texts("labels") {
         let value = value.as_str().unwrap_or_default();
-        errors.extend(dns::qualified_name(key).into_iter().map(|why| FieldError::invalid(&at, &**key, why)));
-        errors.extend(dns::label_value(value).into_iter().map(|why| FieldError::invalid(&at, value, why)));
+        errors
+            .extend(names::qualified_name(key).into_iter().map(|why| FieldError::invalid(&at, &**key, why)));
+        errors.extend(names::label_value(value).into_iter().map(|why| FieldError::invalid(&at, value, why)));
     }
     let at = path.child("annotations");
     let mut size = 0;
     for (key, value) in texts("annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);
-        let problems = dns::qualified_name(&key.to_lowercase()).into_iter();
+        let problems = names::qualified_name(&key.to_lowercase()).into_iter();
         errors.extend(problems.map(|why| FieldError::invalid(&at, key.as_str(), why)));
     }
     const MOST_ANNOTATIONS: usize = 256 * 1024;
@@ -301,7 +297,7 @@ fn validate_finalizers(metadata: &Value, at: &Path) -> Vec<FieldError> {
     let list = metadata.get("finalizers").and_then(Value::as_array);
     let finalizers: Vec<&str> = list.into_iter().flatten().filter_map(Value::as_str).collect();
     for finalizer in &finalizers {
-        let problems = dns::qualified_name(finalizer).into_iter();
+        let problems = names::qualified_name(finalizer).into_iter();
         errors.extend(problems.map(|why| FieldError::invalid(at, *finalizer, why)));
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {

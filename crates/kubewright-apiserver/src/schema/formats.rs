@@ -6,6 +6,8 @@ use std::{net::Ipv6Addr, sync::LazyLock};
 
 use regex::Regex;
 
+use crate::names;
+
 /// Whether the format is known for a schema of type `ty` (empty: untyped).
 pub(crate) fn recognised(ty: &str, format: &str) -> bool {
     format.is_empty() || supported(ty, format).is_some()
@@ -52,8 +54,8 @@ pub(super) fn check(format: &str) -> Option<fn(&str) -> bool> {
         "date" => is_date,
         "duration" => is_duration,
         "datetime" => is_date_time,
-        "k8sshortname" => |text| text.len() <= 63 && super::dns::is_label(text),
-        "k8slongname" => |text| text.len() <= 253 && text.split('.').all(super::dns::is_label),
+        "k8sshortname" => |text| names::dns1123_label(text).is_empty(),
+        "k8slongname" => |text| names::dns1123_subdomain(text).is_empty(),
         _ => return None,
     })
 }

@@ -14,7 +14,6 @@ use serde_json::Value;
 
 pub(crate) mod correlate;
 mod default;
-pub(crate) mod dns;
 pub(crate) mod embedded;
 mod field_path;
 pub(crate) mod formats;

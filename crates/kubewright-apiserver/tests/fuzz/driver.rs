@@ -18,7 +18,6 @@ use super::{
 const KNOWN_FAILURES: &[&str] = &[
     "resourceVersion should not be set on objects to be created",
     "resourceVersion: Invalid value:",
-    "error decoding YAML",
     "failed to create typed patch object",
     "failed to create manager",
     "does not contain declared merge key",

@@ -119,7 +119,77 @@ fn bodies() -> Vec<Body> {
             "/spec/tolerations",
             Box::new(|size| filled(size, |index| json!({"key": format!("k{index}"), "operator": "Exists"}))),
         ),
+        ("pods", "/spec/containers/0/ports", Box::new(|size| filled(size, |_| json!({"containerPort": 80})))),
+        (
+            "pods",
+            "/spec/containers/0/ports",
+            Box::new(|size| {
+                filled(size, |index| {
+                    let address = format!("10.0.{}.{}", index / 256 % 256, index % 256);
+                    json!({"containerPort": 80, "hostPort": 80, "hostIP": address})
+                })
+            }),
+        ),
+        (
+            "pods",
+            "/spec/containers/0",
+            Box::new(|size| {
+                let place = |index: usize| format!("/{index}");
+                json!({
+                    "name": "c", "image": "i",
+                    "volumeMounts": filled(size / 2, |index| json!({"name": "v", "mountPath": place(index)})),
+                    "volumeDevices": filled(size / 2, |index| json!({"name": "w", "devicePath": place(index)})),
+                })
+            }),
+        ),
+        (
+            "pods",
+            "/spec/volumes/0",
+            Box::new(|size| {
+                let items = filled(size, |index| json!({"key": "k", "path": format!("p/{index}")}));
+                json!({"name": "v", "configMap": {"name": "c", "items": items}})
+            }),
+        ),
+        (
+            "pods",
+            "/spec/volumes",
+            Box::new(|size| {
+                filled(size, |index| match index % 2 {
+                    0 => {
+                        json!({"name": format!("v{index}"), "persistentVolumeClaim": {"claimName": format!("a-v{}", index + 1)}})
+                    }
+                    _ => json!({"name": format!("v{index}"), "ephemeral": {}}),
+                })
+            }),
+        ),
+        (
+            "pods",
+            "/spec/resourceClaims",
+            Box::new(|size| filled(size, |index| json!({"name": format!("c{index}")}))),
+        ),
         ("pods", "/spec/hostAliases", Box::new(|size| filled(size, |_| json!({"ip": "x"})))),
+        (
+            "deployments",
+            "/spec/template/spec/containers",
+            Box::new(|size| filled(size, |index| json!({"name": format!("c{index}"), "image": "i"}))),
+        ),
+        (
+            "runtimeclasses",
+            "/scheduling",
+            Box::new(
+                |size| json!({"tolerations": filled(size, |index| json!({"key": format!("k{index}"), "operator": "Exists"}))}),
+            ),
+        ),
+        (
+            "certificatesigningrequests",
+            "/spec/usages",
+            Box::new(|size| filled(size, |index| json!(format!("u{index}")))),
+        ),
+        (
+            "validatingadmissionpolicies",
+            "/spec/matchConstraints/resourceRules/0/resourceNames",
+            Box::new(|size| filled(size, |index| json!(format!("n{index}")))),
+        ),
         (
             "pods",
             "/spec/imagePullSecrets",
@@ -231,6 +301,8 @@ fn bodies() -> Vec<Body> {
         ),
         ("things", "/spec/set", Box::new(|size| filled(size, |index| json!(index.to_string())))),
         ("things", "/spec/list", Box::new(|size| filled(size, |index| json!({"k": index.to_string()})))),
+        ("things", "/spec/set", Box::new(|size| filled(size, |_| json!("a")))),
+        ("things", "/spec/list", Box::new(|size| filled(size, |_| json!({"k": "a"})))),
         ("things", "/spec/map", Box::new(move |size| filled_map(size, numbered, &json!("")))),
         ("things", "/spec/map", Box::new(move |size| filled_map(size, numbered, &json!(1)))),
         ("things", "/spec/free", Box::new(move |size| filled_map(size, numbered, &json!({"a": [1]})))),
@@ -246,15 +318,14 @@ fn bodies() -> Vec<Body> {
 
 /// Puts `value` at a JSON pointer, whose parents are there or made.
 fn put(object: &mut Value, pointer: &str, value: Value) {
-    let (parent, field) = pointer.rsplit_once('/').expect("a pointer has a last step");
     let mut at = object;
-    for step in parent.split('/').skip(1) {
+    for step in pointer.split('/').skip(1) {
         at = match step.parse::<usize>() {
             Ok(index) => &mut at[index],
             Err(_) => &mut at[step],
         };
     }
-    at[field] = value;
+    *at = value;
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,4 +372,170 @@ async fn a_large_body_takes_about_as_long_as_it_takes_to_read() {
     for (took, what) in times.iter().take(25) {
         println!("{took:?} {what}");
     }
+}
+
+/// What is wrong with a sample that has `value` at `pointer`.
+async fn complaints(
+    server: &kubewright_apiserver::ApiServer,
+    plural: &str,
+    pointer: &str,
+    value: Value,
+) -> Vec<String> {
+    let sample = sample(plural);
+    let mut object = sample.object.clone();
+    put(&mut object, pointer, value);
+    let reply = client::send(server, &Call::new("POST", sample.collection("default")).json(&object)).await;
+    let status = reply.json();
+    let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let told = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
+    causes.iter().map(|cause| format!("{}: {}", told(cause, "field"), told(cause, "message"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_twice_is_named_each_further_time() {
+    let server = client::start().await;
+    let definition = sample("customresourcedefinitions");
+    client::send(&server, &Call::new("POST", definition.collection("")).json(&definition.object)).await;
+    let toleration = json!({"key": "k", "operator": "Exists"});
+    let topology = json!({"matchLabelExpressions": [{"key": "k", "values": ["b", "a"]}]});
+    let same_topology = json!({"matchLabelExpressions": [{"key": "k", "values": ["a", "b"]}]});
+    let mounts = json!([{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/a"}]);
+    for (plural, pointer, value, expected) in [
+        (
+            "certificatesigningrequests",
+            "/spec/usages",
+            json!(["any", "any", "any"]),
+            vec!["spec.usages[1]: Duplicate value: \"any\"", "spec.usages[2]: Duplicate value: \"any\""],
+        ),
+        (
+            "runtimeclasses",
+            "/scheduling",
+            json!({"tolerations": [toleration, toleration]}),
+            vec!["scheduling.tolerations[1]: Duplicate value: {\"key\":\"k\",\"operator\":\"Exists\"}"],
+        ),
+        (
+            "storageclasses",
+            "/allowedTopologies",
+            json!([topology, same_topology]),
+            vec!["allowedTopologies[1].matchLabelExpressions: Duplicate value: \"\""],
+        ),
+        (
+            "storageclasses",
+            "/allowedTopologies",
+            json!([{"matchLabelExpressions": [{"key": "k", "values": ["a", "a"]}, {"key": "k", "values": ["b"]}]}]),
+            vec![
+                "allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: \"a\"",
+                "allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value: \"k\"",
+            ],
+        ),
+        (
+            "validatingadmissionpolicybindings",
+            "/spec/validationActions",
+            json!(["Deny", "Audit", "Deny"]),
+            vec!["spec.validationActions[2]: Duplicate value: \"Deny\""],
+        ),
+        (
+            "validatingadmissionpolicies",
+            "/spec/matchConstraints/resourceRules/0/resourceNames",
+            json!(["a", "b", "a"]),
+            vec!["spec.matchConstraints.resourceRules[0].resourceNames[2]: Duplicate value: \"a\""],
+        ),
+        (
+            "validatingwebhookconfigurations",
+            "/webhooks/0/admissionReviewVersions",
+            json!(["v1", "v2", "v1"]),
+            vec!["webhooks[0].admissionReviewVersions[2]: Invalid value: \"v1\": duplicate version"],
+        ),
+        (
+            "validatingwebhookconfigurations",
+            "/webhooks/0/rules/0/resources",
+            json!(["a/*", "a/b", "*/c", "d/c"]),
+            vec![
+                "webhooks[0].rules[0].resources[1]: Invalid value: \"a/b\": if 'a/*' is present, must not specify a/b",
+                "webhooks[0].rules[0].resources[3]: Invalid value: \"d/c\": if '*/c' is present, must not specify d/c",
+            ],
+        ),
+        (
+            "pods",
+            "/spec/resourceClaims",
+            json!([{"name": "c", "resourceClaimName": "c"}, {"name": "c", "resourceClaimName": "c"}]),
+            vec!["spec.resourceClaims[1].name: Duplicate value: \"c\""],
+        ),
+        (
+            "pods",
+            "/spec/containers/0/volumeMounts",
+            mounts,
+            vec!["spec.containers[0].volumeMounts[1].mountPath: Invalid value: \"/a\": must be unique"],
+        ),
+        (
+            "pods",
+            "/spec/containers/0/volumeDevices",
+            json!([{"name": "v", "devicePath": "/v"}]),
+            vec![
+                "spec.containers[0].volumeMounts[0].name: Invalid value: \"v\": must not already exist in volumeDevices",
+                "spec.containers[0].volumeMounts[0].mountPath: Invalid value: \"/v\": must not already exist as a path in volumeDevices",
+                "spec.containers[0].volumeDevices[0].name: Invalid value: \"v\": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+                "spec.containers[0].volumeDevices[0].name: Invalid value: \"v\": must not already exist in volumeMounts",
+                "spec.containers[0].volumeDevices[0].devicePath: Invalid value: \"/v\": must not already exist as a path in volumeMounts",
+            ],
+        ),
+        ("things", "/spec/set", json!(["a", "b", "a", "a"]), vec!["spec.set[2]: Duplicate value: \"a\""]),
+        (
+            "things",
+            "/spec/list",
+            json!([{"k": "a"}, {"k": "a"}]),
+            vec!["spec.list[1]: Duplicate value: {\"k\":\"a\"}"],
+        ),
+    ] {
+        assert_eq!(complaints(&server, plural, pointer, value).await, expected, "{plural} {pointer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_overlaps_is_warned_of_in_order() {
+    let server = client::start().await;
+    let mut object = sample("pods").object;
+    put(&mut object, "/spec/containers/0/livenessProbe", Value::Null);
+    put(
+        &mut object,
+        "/spec/containers/0/ports",
+        json!([
+            {"containerPort": 80}, {"containerPort": 80}, {"containerPort": 80, "hostPort": 1},
+            {"containerPort": 80, "hostPort": 1, "hostIP": "10.0.0.1"},
+            {"containerPort": 80, "hostPort": 1, "hostIP": "10.0.0.2"}, {"containerPort": 81, "hostPort": 2},
+        ]),
+    );
+    let items = json!([{"key": "k", "path": "a/b"}, {"key": "k", "path": "a-b"}, {"key": "k", "path": "a"}, {"key": "k", "path": "a/b/c"}]);
+    put(&mut object, "/spec/volumes/0", json!({"name": "v", "configMap": {"name": "m", "items": items}}));
+    let call = Call::new("POST", sample("pods").collection("default")).json(&object);
+    let reply = client::send(&server, &call).await;
+    assert_eq!(reply.code, 201, "{}", reply.text());
+    let warnings: Vec<String> = reply
+        .headers
+        .get_all("warning")
+        .iter()
+        .map(|text| text.to_str().unwrap().trim_start_matches("299 - ").replace("\\\"", "'").replace('"', ""))
+        .collect();
+    let port = |index: usize| format!("spec.containers[0].ports[{index}]");
+    let clash = |one: usize, how: &str, other: usize| {
+        format!("{}: {how} port definition with {}", port(one), port(other))
+    };
+    let volume = "volume 'v' (ConfigMap 'm'): overlapping paths:";
+    assert_eq!(
+        warnings,
+        [
+            format!("{volume} 'a' with 'a/b'"),
+            format!("{volume} 'a/b/c' with 'a/b'"),
+            format!("{volume} 'a/b/c' with 'a'"),
+            clash(1, "duplicate", 0),
+            clash(2, "overlapping", 0),
+            clash(2, "overlapping", 1),
+            clash(3, "overlapping", 0),
+            clash(3, "overlapping", 1),
+            clash(3, "dangerously ambiguous", 2),
+            clash(4, "overlapping", 0),
+            clash(4, "overlapping", 1),
+            clash(4, "dangerously ambiguous", 2),
+        ]
+    );
 }

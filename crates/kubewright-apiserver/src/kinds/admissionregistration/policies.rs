@@ -1,5 +1,7 @@
 //! Policies written in CEL, and the bindings that put them into force.
 
+use std::collections::BTreeSet;
+
 use kubewright_cel::Type;
 use serde_json::Value;
 
@@ -240,7 +242,7 @@ fn audit_annotations(
     if at.len() > 20 {
         errors.invalid(at, at.shown(), "must not have more than 20 auditAnnotations");
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for annotation in at.items() {
         let (key, value) = (annotation.field("key"), annotation.field("valueExpression"));
         if policy.is_empty() {
@@ -259,10 +261,9 @@ fn audit_annotations(
         } else if let Err(why) = compiler.compile(text, available, &[Type::String, Type::Null]) {
             errors.push(why.at(&value.path(), value.str()));
         }
-        if seen.contains(&key.str()) {
+        if !seen.insert(key.str()) {
             errors.duplicate(&key, key.str());
         }
-        seen.push(key.str());
     }
 }
 
@@ -357,15 +358,14 @@ fn validating_binding(object: &At<'_, '_>, errors: &mut Errors) {
     let spec = object.field("spec");
     binding(&spec, errors);
     let actions = spec.field("validationActions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for action in actions.items() {
         errors.optional_one_of(&action, &["Audit", "Deny", "Warn"]);
-        if seen.contains(&action.str()) {
+        if !seen.insert(action.str()) {
             errors.duplicate(&action, action.str());
         }
-        seen.push(action.str());
     }
-    if seen.contains(&"Deny") && seen.contains(&"Warn") {
+    if seen.contains("Deny") && seen.contains("Warn") {
         let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
         errors.invalid(&actions, actions.shown(), why);
     }

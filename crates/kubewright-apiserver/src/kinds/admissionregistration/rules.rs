@@ -1,5 +1,7 @@
 //! What webhooks and policies share: which requests they are about.
 
+use std::collections::BTreeSet;
+
 use kubewright_cel::Type;
 use serde_json::{Value, json};
 
@@ -65,7 +67,7 @@ fn resources(at: &At<'_, '_>, errors: &mut Errors) {
     if at.is_empty() {
         errors.required(at, "");
     }
-    let (mut all_of, mut in_all): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut all_of, mut in_all) = (BTreeSet::new(), BTreeSet::new());
     let (mut everything, mut any_resource, mut plain) = (false, false, false);
     for one in at.items() {
         let text = one.str();
@@ -79,17 +81,17 @@ fn resources(at: &At<'_, '_>, errors: &mut Errors) {
             plain = text != "*";
             continue;
         };
-        if all_of.contains(&resource) {
+        if all_of.contains(resource) {
             errors.invalid(&one, text, format!("if '{resource}/*' is present, must not specify {text}"));
         }
-        if in_all.contains(&subresource) {
+        if in_all.contains(subresource) {
             errors.invalid(&one, text, format!("if '*/{subresource}' is present, must not specify {text}"));
         }
         if subresource == "*" {
-            all_of.push(resource);
+            all_of.insert(resource);
         }
         if resource == "*" {
-            in_all.push(subresource);
+            in_all.insert(subresource);
         }
     }
     if at.len() > 1 && everything {
@@ -130,13 +132,12 @@ pub(super) fn match_resources(at: &At<'_, '_>, errors: &mut Errors) {
 
 fn named_rule(at: &At<'_, '_>, errors: &mut Errors) {
     let resource_names = at.field("resourceNames");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for name in resource_names.items() {
         errors.each(&name, names::path_segment(name.str()));
-        if seen.contains(&name.str()) {
+        if !seen.insert(name.str()) {
             errors.duplicate(&name, name.str());
         }
-        seen.push(name.str());
     }
     rule(at, errors);
 }
@@ -147,7 +148,7 @@ pub(super) fn match_conditions(at: &At<'_, '_>, params: bool, errors: &mut Error
     if at.len() > 64 {
         errors.too_many(at, 64);
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for condition in at.items() {
         let (expression, name) = (condition.field("expression"), condition.field("name"));
         let text = expression.str().trim();
@@ -161,9 +162,8 @@ pub(super) fn match_conditions(at: &At<'_, '_>, params: bool, errors: &mut Error
             continue;
         }
         errors.each(&name, checks::qualified_name(name.str()));
-        if seen.contains(&name.str()) {
+        if !seen.insert(name.str()) {
             errors.duplicate(&name, name.str());
         }
-        seen.push(name.str());
     }
 }

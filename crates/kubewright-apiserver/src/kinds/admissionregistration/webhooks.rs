@@ -1,5 +1,7 @@
 //! Configurations of webhooks.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -49,15 +51,14 @@ fn default(object: &mut Value) {
 
 fn configuration(object: &At<'_, '_>, errors: &mut Errors) {
     let webhooks = object.field("webhooks");
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for one in webhooks.items() {
         webhook(&one, errors);
         review_versions(&one.field("admissionReviewVersions"), errors);
         let name = one.field("name");
-        if names.contains(&name.str()) && !name.str().is_empty() {
+        if !name.str().is_empty() && !names.insert(name.str()) {
             errors.duplicate(&name, name.str());
         }
-        names.push(name.str());
     }
 }
 
@@ -186,13 +187,12 @@ fn review_versions(versions: &At<'_, '_>, errors: &mut Errors) {
         errors.required(versions, "must specify one of v1, v1beta1");
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for version in versions.items() {
-        if seen.contains(&version.str()) {
+        if !seen.insert(version.str()) {
             errors.invalid(&version, version.str(), "duplicate version");
             continue;
         }
-        seen.push(version.str());
         errors.each(&version, names::dns1035_label(version.str()));
     }
     if !seen.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {

@@ -26,7 +26,10 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     default,
     prepare_create,
     prepare_update: keep_status,
-    prepare_status_update: keep_spec,
+    prepare_status_update: |job, old| {
+        keep_spec(job, old);
+        copy_template_labels(job);
+    },
     validate: |job| Errors::of(job, |job, errors| validate(job, true, errors)),
     validate_update,
     validate_status_update: job_status::validate_update,

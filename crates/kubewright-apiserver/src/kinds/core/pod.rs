@@ -2,6 +2,8 @@
 //!
 //! The subresources `ephemeralcontainers` and `resize` are in [`super::pod_subresources`].
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -284,16 +286,14 @@ fn spec_changes(pod: &At<'_, '_>, object: &Value, old: &Value, errors: &mut Erro
 
 fn tolerations_only_added(spec: &At<'_, '_>, was: &At<'_, '_>, errors: &mut Errors) {
     let tolerations = spec.field("tolerations");
-    let alike = |one: Option<&Value>, other: Option<&Value>| {
-        let rest = |value: Option<&Value>| {
-            let mut map = value.and_then(Value::as_object).cloned().unwrap_or_default();
-            map.remove("tolerationSeconds");
-            map
-        };
-        rest(one) == rest(other)
+    let identity = |toleration: At<'_, '_>| {
+        let mut rest = toleration.shown();
+        remove(&mut rest, &["tolerationSeconds"]);
+        rest.to_string()
     };
+    let kept: BTreeSet<String> = tolerations.items().map(identity).collect();
     for old in was.field("tolerations").items() {
-        if !tolerations.items().any(|new| alike(new.value(), old.value())) {
+        if !kept.contains(&identity(old)) {
             let text = "existing toleration can not be modified except its tolerationSeconds";
             return errors.forbidden(&tolerations, text);
         }
@@ -303,9 +303,10 @@ fn tolerations_only_added(spec: &At<'_, '_>, was: &At<'_, '_>, errors: &mut Erro
 
 fn gates_only_removed(spec: &At<'_, '_>, was: &At<'_, '_>, errors: &mut Errors) {
     let before = was.field("schedulingGates");
+    let before: BTreeSet<&str> = before.items().map(|gate| gate.field("name").str()).collect();
     for gate in spec.field("schedulingGates").items() {
         let name = gate.field("name");
-        if !before.items().any(|old| old.field("name").str() == name.str()) {
+        if !before.contains(name.str()) {
             let text = format!("only deletion is allowed, but found new scheduling gate '{}'", name.str());
             errors.forbidden(&name, text);
         }
@@ -344,7 +345,7 @@ fn other_differences(spec: &At<'_, '_>, was: &At<'_, '_>, errors: &mut Errors) -
         return None;
     }
     let (now, before) = (ensure_object(&mut now, &[]), ensure_object(&mut before, &[]));
-    let names: std::collections::BTreeSet<&String> = now.keys().chain(before.keys()).collect();
+    let names: BTreeSet<&String> = now.keys().chain(before.keys()).collect();
     let mut lines = Vec::new();
     for name in names {
         if now.get(name) != before.get(name) {

@@ -2,7 +2,7 @@
 
 mod validation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -156,10 +156,12 @@ fn keep_allocated(service: &mut Value, old: &Value) {
     }
     if needs_node_ports(service) && needs_node_ports(old) {
         let taken = node_ports(service);
+        let old_ports = items(old, &["spec", "ports"]).iter().rev();
+        let before: BTreeMap<&str, i64> =
+            old_ports.map(|port| (get_str(port, &["name"]), node_port(port))).collect();
         for port in items_mut(service, &["spec", "ports"]) {
-            let name = get_str(port, &["name"]);
-            let before = items(old, &["spec", "ports"]).iter().find(|one| get_str(one, &["name"]) == name);
-            let number = before.map(node_port).filter(|number| *number != 0 && !taken.contains(number));
+            let before = before.get(get_str(port, &["name"])).copied();
+            let number = before.filter(|number| *number != 0 && !taken.contains(number));
             if let Some(number) = number.filter(|_| node_port(port) == 0) {
                 set(port, &["nodePort"], number);
             }

@@ -1,10 +1,10 @@
 //! Service accounts: an identity for pods.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::{
     Strategy,
-    access::{get_str, has, items_mut},
+    access::{has, items_mut},
 };
 
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
@@ -28,6 +28,8 @@ pub(crate) const STRATEGY: Strategy = Strategy {
 /// Secrets are referred to within the namespace, by name; anything else of a reference is dropped.
 fn only_names_of_secrets(account: &mut Value) {
     for secret in items_mut(account, &["secrets"]) {
-        *secret = json!({"name": get_str(secret, &["name"])});
+        if let Some(reference) = secret.as_object_mut() {
+            reference.retain(|field, name| field == "name" && *name != "");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Where a pod may run: affinities, tolerations, spreading, gates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::super::{
     checks,
@@ -130,17 +130,21 @@ fn label_keys(term: &At<'_, '_>, selector: &At<'_, '_>, errors: &mut Errors) {
             errors.each(&key, checks::qualified_name(key.str()));
         }
     }
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, key) in matching.strings().enumerate() {
+        first.entry(key).or_insert(index);
+    }
     let mut selected: BTreeSet<&str> = selector.field("matchLabels").entries().map(|(key, _)| key).collect();
     for expression in selector.field("matchExpressions").items() {
         let key = expression.field("key").str();
-        if let Some(index) = matching.strings().position(|one| one == key).filter(|_| selected.contains(key))
-        {
-            errors.invalid(&term.index(index), key, "exists in both matchLabelKeys and labelSelector");
+        if let Some(index) = first.get(key).filter(|_| selected.contains(key)) {
+            errors.invalid(&term.index(*index), key, "exists in both matchLabelKeys and labelSelector");
         }
         selected.insert(key);
     }
+    let mismatching: BTreeSet<&str> = mismatching.strings().collect();
     for key in matching.items() {
-        if mismatching.strings().any(|other| other == key.str()) {
+        if mismatching.contains(key.str()) {
             errors.invalid(&key, key.str(), "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }

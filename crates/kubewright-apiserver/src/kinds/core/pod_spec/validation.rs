@@ -1,5 +1,10 @@
 //! Whether a pod spec can be accepted.
 
+use std::{
+    cell::LazyCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
 use serde_json::Value;
 
 use super::{
@@ -209,16 +214,15 @@ const CLAIM: &[(&str, &str)] = &[
 ];
 
 fn resource_claims(claims: &At<'_, '_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for claim in claims.items() {
         let name = claim.field("name");
         if name.str().is_empty() {
             errors.required(&name, "");
-        } else if seen.contains(&name.str()) {
+        } else if !seen.insert(name.str()) {
             errors.duplicate(&name, name.str());
         } else {
             errors.each(&name, checks::dns_label(name.str()));
-            seen.push(name.str());
         }
         let (one, template) = (claim.field("resourceClaimName"), claim.field("resourceClaimTemplateName"));
         if one.exists() && template.exists() {
@@ -237,6 +241,11 @@ fn resource_claims(claims: &At<'_, '_>, errors: &mut Errors) {
 
 /// Variables that are read from files need a volume that can be written to.
 fn files_from_volumes(spec: &At<'_, '_>, errors: &mut Errors) {
+    let volumes = spec.field("volumes");
+    let by_name = LazyCell::new(|| {
+        let named = volumes.items().rev().map(|volume| (volume.field("name").str(), volume.value()));
+        named.collect::<BTreeMap<_, _>>() // of two with one name the first counts
+    });
     super::each_container(spec, |container| {
         for variable in container.field("env").items() {
             let from = variable.field("valueFrom");
@@ -245,12 +254,8 @@ fn files_from_volumes(spec: &At<'_, '_>, errors: &mut Errors) {
                 continue;
             }
             let name = file.field("volumeName");
-            let volumes = spec.field("volumes");
-            let volume = volumes.items().find(|volume| volume.field("name").str() == name.str());
-            match volume
-                .and_then(|volume| volume.value())
-                .map(|volume| volume.get("emptyDir").is_some_and(Value::is_object))
-            {
+            let volume = by_name.get(name.str()).copied().flatten();
+            match volume.map(|volume| volume.get("emptyDir").is_some_and(Value::is_object)) {
                 None => errors.not_found(&name, name.str()),
                 Some(false) => {
                     errors.invalid(&name, name.str(), "referenced volume must be of type emptyDir")

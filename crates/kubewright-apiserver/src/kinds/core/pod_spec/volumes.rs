@@ -57,6 +57,11 @@ impl<'v> Volumes<'v> {
     pub(super) fn check(spec: &At<'v, '_>, pod: &str, owner: Owner, errors: &mut Errors) -> Self {
         let volumes = spec.field("volumes");
         let mut good = BTreeMap::new();
+        let ephemeral: BTreeSet<&str> = volumes
+            .items()
+            .filter(|volume| volume.field("ephemeral").exists())
+            .map(|volume| volume.field("name").str())
+            .collect();
         for volume in volumes.items() {
             let before = errors.count();
             source(&volume, pod, owner, errors);
@@ -75,14 +80,9 @@ impl<'v> Volumes<'v> {
                 good.insert(name.str(), value);
             }
             let claim = volume.field("persistentVolumeClaim");
-            let created = |other: At<'v, '_>| {
-                let claim = claim.field("claimName").str();
-                other.field("ephemeral").exists()
-                    && claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-'))
-                        == Some(other.field("name").str())
-            };
-            if claim.exists() && !pod.is_empty() && volumes.items().any(created) {
-                let name = claim.field("claimName");
+            let name = claim.field("claimName");
+            let of_pod = name.str().strip_prefix(pod).and_then(|rest| rest.strip_prefix('-'));
+            if claim.exists() && !pod.is_empty() && of_pod.is_some_and(|name| ephemeral.contains(name)) {
                 let text = "must not reference a PVC that gets created for an ephemeral volume";
                 errors.invalid(&name, name.str(), text);
             }
@@ -94,6 +94,7 @@ impl<'v> Volumes<'v> {
     pub(super) fn check_mounts(&self, container: &At<'_, '_>, errors: &mut Errors) {
         let mounts = container.field("volumeMounts");
         let devices = container.field("volumeDevices");
+        let (device_names, device_paths) = (values_of(&devices, "name"), values_of(&devices, "devicePath"));
         let privileged = container.field("securityContext").field("privileged").bool();
         let mut paths = BTreeSet::new();
         for mount in mounts.items() {
@@ -110,10 +111,10 @@ impl<'v> Volumes<'v> {
             if !paths.insert(path.str()) {
                 errors.invalid(&path, path.str(), "must be unique");
             }
-            if devices.items().any(|device| device.field("name").str() == name.str()) {
+            if device_names.contains(name.str()) {
                 errors.invalid(&name, name.str(), "must not already exist in volumeDevices");
             }
-            if devices.items().any(|device| device.field("devicePath").str() == path.str()) {
+            if device_paths.contains(path.str()) {
                 errors.invalid(&path, path.str(), "must not already exist as a path in volumeDevices");
             }
             let (below, expression) = (mount.field("subPath").str(), mount.field("subPathExpr"));
@@ -134,6 +135,7 @@ impl<'v> Volumes<'v> {
     /// The raw block devices of `container`.
     pub(super) fn check_devices(&self, container: &At<'_, '_>, errors: &mut Errors) {
         let mounts = container.field("volumeMounts");
+        let (mount_names, mount_paths) = (values_of(&mounts, "name"), values_of(&mounts, "mountPath"));
         let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
         for device in container.field("volumeDevices").items() {
             let (name, path) = (device.field("name"), device.field("devicePath"));
@@ -160,14 +162,19 @@ impl<'v> Volumes<'v> {
             } else if !paths.insert(path.str()) {
                 errors.invalid(&path, path.str(), "must be unique");
             }
-            if mounts.items().any(|mount| mount.field("name").str() == name.str()) {
+            if mount_names.contains(name.str()) {
                 errors.invalid(&name, name.str(), "must not already exist in volumeMounts");
             }
-            if mounts.items().any(|mount| mount.field("mountPath").str() == path.str()) {
+            if mount_paths.contains(path.str()) {
                 errors.invalid(&path, path.str(), "must not already exist as a path in volumeMounts");
             }
         }
     }
+}
+
+/// What the items of a list have as `field`.
+fn values_of<'v>(list: &At<'v, '_>, field: &str) -> BTreeSet<&'v str> {
+    list.items().map(|item| item.field(field).str()).collect()
 }
 
 fn propagation(mounts: &At<'_, '_>, mount: &At<'_, '_>, privileged: bool, errors: &mut Errors) {

@@ -10,6 +10,9 @@ use super::{
     super::volume_claim,
 };
 
+/// More warnings than this do not fit into the headers of an answer, however short they are.
+const MOST_SHOWN: usize = 4 * 1024;
+
 const DEPRECATED_NODE_LABELS: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
     ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
@@ -201,6 +204,32 @@ fn files(items: &At<'_, '_>, source: &str) -> Vec<File> {
     items.items().map(|item| (path(item), source.to_owned())).collect()
 }
 
+/// Paths by which of them are inside of others.
+#[derive(Default)]
+struct Paths {
+    /// The files at each path, which ends in a slash here.
+    files: BTreeMap<String, Vec<usize>>,
+    lengths: BTreeSet<usize>,
+}
+
+impl Paths {
+    fn insert(&mut self, path: &str, file: usize) {
+        self.lengths.insert(path.len() + 1);
+        self.files.entry(format!("{path}/")).or_default().push(file);
+    }
+
+    /// The files that are `path`, are inside of it or that it is inside of, in the order they came in.
+    fn overlapping(&self, path: &str) -> Vec<usize> {
+        let path = format!("{path}/");
+        let outer = self.lengths.range(..path.len()).filter_map(|length| path.get(..*length));
+        let outer = outer.filter_map(|outer| self.files.get(outer));
+        let inner = self.files.range(path.clone()..).take_while(|(other, _)| other.starts_with(&path));
+        let mut files: Vec<usize> = outer.chain(inner.map(|(_, files)| files)).flatten().copied().collect();
+        files.sort_unstable();
+        files
+    }
+}
+
 fn overlapping_paths(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
     let name = volume.field("name").str();
     let described = |(path, source): &File| match source.as_str() {
@@ -208,14 +237,16 @@ fn overlapping_paths(volume: &At<'_, '_>, warnings: &mut Vec<String>) {
         source => format!("\"{path}\" ({source})"),
     };
     let mut report = |kind: &str, files: Vec<File>| {
+        let mut earlier = Paths::default();
         for (index, one) in files.iter().enumerate().filter(|(_, (path, _))| !path.is_empty()) {
-            for other in files[..index].iter().filter(|(path, _)| !path.is_empty()) {
-                let inside = |a: &str, b: &str| format!("{a}/").starts_with(&format!("{b}/"));
-                if inside(&one.0, &other.0) || inside(&other.0, &one.0) {
-                    let pair = format!("{} with {}", described(one), described(other));
-                    warnings.push(format!("volume \"{name}\" ({kind}): overlapping paths: {pair}"));
+            for other in earlier.overlapping(&one.0) {
+                if warnings.len() > MOST_SHOWN {
+                    return;
                 }
+                let pair = format!("{} with {}", described(one), described(&files[other]));
+                warnings.push(format!("volume \"{name}\" ({kind}): overlapping paths: {pair}"));
             }
+            earlier.insert(&one.0, index);
         }
     };
     let (config, secret) = (volume.field("configMap"), volume.field("secret"));
@@ -310,10 +341,44 @@ fn hidden_variables(container: &At<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// The definitions of one port of containers, by the address and port of the host they are bound to.
+#[derive(Default)]
+struct Definitions<'v> {
+    paths: Vec<String>,
+    by_host_port: BTreeMap<i64, Vec<usize>>,
+    by_binding: BTreeMap<(i64, &'v str), Vec<usize>>,
+}
+
+impl<'v> Definitions<'v> {
+    fn insert(&mut self, path: String, address: &'v str, host: i64) {
+        let index = self.paths.len();
+        self.paths.push(path);
+        self.by_host_port.entry(host).or_default().push(index);
+        self.by_binding.entry((host, address)).or_default().push(index);
+    }
+
+    /// The definitions that get in the way of another one, in order, and in what way.
+    fn clashes(&self, address: &str, host: i64) -> Vec<(usize, &'static str)> {
+        let bound = |host, address| {
+            self.by_binding.get(&(host, address)).map(Vec::as_slice).unwrap_or_default().iter()
+        };
+        let to_host_port =
+            |host: i64| self.by_host_port.get(&host).map(Vec::as_slice).unwrap_or_default().iter();
+        let mut clashes: BTreeMap<usize, &'static str> = BTreeMap::new();
+        if host == 0 {
+            clashes.extend((0..self.paths.len()).map(|index| (index, "overlapping")));
+        } else {
+            let others = if address.is_empty() { to_host_port(host) } else { bound(host, "") };
+            clashes.extend(others.map(|index| (*index, "dangerously ambiguous")));
+            clashes.extend(to_host_port(0).map(|index| (*index, "overlapping")));
+        }
+        clashes.extend(bound(host, address).map(|index| (*index, "duplicate")));
+        clashes.into_iter().collect()
+    }
+}
+
 fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
-    /// Where a port is defined, and the address and port of the host it is bound to.
-    type Definition<'v> = (String, &'v str, i64);
-    let mut taken: BTreeMap<(i64, &str), Vec<Definition<'_>>> = BTreeMap::new();
+    let mut taken: BTreeMap<(i64, &str), Definitions<'_>> = BTreeMap::new();
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
     let mut named_warnings = Vec::new();
     super::each_container(spec, |container| {
@@ -328,17 +393,14 @@ fn ports(spec: &At<'_, '_>, warnings: &mut Vec<String>) {
                     key.0, key.1
                 ));
             }
-            let others = taken.entry(key).or_default();
-            for (other, other_address, other_host) in others.iter() {
-                if address == *other_address && host == *other_host {
-                    warnings.push(format!("{path}: duplicate port definition with {other}"));
-                } else if host == 0 || *other_host == 0 {
-                    warnings.push(format!("{path}: overlapping port definition with {other}"));
-                } else if host == *other_host && address.is_empty() != other_address.is_empty() {
-                    warnings.push(format!("{path}: dangerously ambiguous port definition with {other}"));
+            if warnings.len() <= MOST_SHOWN {
+                let others = taken.entry(key).or_default();
+                for (other, how) in others.clashes(address, host) {
+                    let other = &others.paths[other];
+                    warnings.push(format!("{path}: {how} port definition with {other}"));
                 }
+                others.insert(path.clone(), address, host);
             }
-            others.push((path.clone(), address, host));
             let name = port.field("name").str();
             match named.get(name) {
                 _ if name.is_empty() => {}
