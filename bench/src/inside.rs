@@ -5,6 +5,11 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
+use kubewright::{
+    Key,
+    entropy::Entropy,
+    queue::{Options, Outcome, Priority, Queue},
+};
 use kubewright_apiserver::{ApiServer, Body, InProcess, auth::UserInfo};
 use tokio::time::Instant;
 use tower_service::Service as _;
@@ -16,6 +21,7 @@ const CREATES: usize = 10_000;
 const FEW: usize = 1_000;
 const LOTS: usize = 100_000;
 const UPDATES: usize = 4_000;
+const ITEMS: usize = 1_000;
 
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -28,6 +34,7 @@ pub(crate) fn run(rounds: u32) -> Result<Vec<Measure>> {
             creates(rounds).await?,
             fan_out(rounds).await?,
             write_cost(rounds).await?,
+            queue(rounds).await?,
         ])
     })
 }
@@ -125,6 +132,27 @@ async fn write_cost(rounds: u32) -> Result<Measure> {
     }
     let name = "in process: a write at 100,000 objects, compared with 1,000";
     Ok(Measure::less_is_better(name, "×").reaching(1.3).with(samples, Vec::new()))
+}
+
+/// The queue alone, as a worker sees it that is never short of work.
+async fn queue(rounds: u32) -> Result<Measure> {
+    let queue = Queue::new(Options::default(), Entropy::seeded(1));
+    let keys: Vec<Key> = (0..ITEMS).map(|index| Key::new("default", &name(index))).collect();
+    let mut samples = Vec::new();
+    for _ in 0..rounds * 100 {
+        let started = Instant::now();
+        for key in &keys {
+            queue.add(key.clone(), Priority::Normal);
+        }
+        for _ in &keys {
+            let taken = queue.get().await.ok_or("the queue ended")?;
+            taken.done(Outcome::Success);
+        }
+        samples.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Measure::less_is_better("queue: 1,000 items added, taken and done", "ms")
+        .reaching(0.35)
+        .with(samples, Vec::new()))
 }
 
 async fn updates(server: &ApiServer, stored: usize, round: u32) -> Result<f64> {
