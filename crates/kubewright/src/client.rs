@@ -228,6 +228,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_fence_that_is_made_to_fall_is_seen_to_fall_at_once() {
+        let fence = Fence::waiting();
+        let start = Instant::now();
+        assert!(fence.hold_until(start + Duration::from_secs(10)));
+        let fall = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            fence.fall();
+        };
+        tokio::join!(fence.fallen(), fall);
+        assert_eq!(start.elapsed().as_secs(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_fallen_fence_never_rises_again() {
         let fence = Fence::waiting();
         let soon = || Instant::now() + Duration::from_secs(1);

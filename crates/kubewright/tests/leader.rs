@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use http::{Method, Request, StatusCode};
 use hyper::body::Bytes;
 use jiff::{SignedDuration, Timestamp};
@@ -295,6 +296,19 @@ async fn a_late_answer_does_not_prolong_the_leadership() {
     let renewed = *world.network.accepted("a", true).last().unwrap();
     assert_eq!((Instant::now() - renewed).as_secs(), RENEW.as_secs());
     assert!(!next.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_asleep_writes_nothing_when_it_wakes() {
+    let world = World::new().await;
+    let leader = world.elector("a").acquire().await;
+    let fence = leader.fence();
+    sleep(seconds(5)).await;
+    assert!(fence.is_open());
+    // Time goes by, but no task runs: not the one that renews, nor the one that would notice.
+    tokio::time::advance(RENEW).now_or_never();
+    assert!(!fence.is_open());
+    assert!(is_not_leader(write(&world.writer("a", fence)).await.unwrap_err()));
 }
 
 #[tokio::test(start_paused = true)]
