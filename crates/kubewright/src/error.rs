@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_server_may_say_when_to_come_back() {
-        let details = StatusDetails { retry_after_seconds: 7, ..StatusDetails::default() };
+        let details: StatusDetails = serde_json::from_str(r#"{"retryAfterSeconds": 7}"#).unwrap();
         let status = Status::failure("too many requests", "TooManyRequests").with_details(details);
         let error = Error::from(kube::Error::Api(status.boxed()));
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
