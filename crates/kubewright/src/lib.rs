@@ -1,14 +1,36 @@
 //! The operator SDK for Rust.
 
+mod cache;
 pub mod client;
 pub mod clock;
+mod context;
+mod controller;
 pub mod entropy;
 mod error;
+mod finalizer;
 mod kind;
 pub mod leader;
+mod lookup;
+mod manager;
+mod metrics;
+mod next;
+mod operator;
 pub mod queue;
+mod rights;
+mod selector;
+mod shutdown;
 
 pub use self::{
+    cache::{Change, Health, Index, Watch},
+    context::{Context, Live, Reader, child_name, condition},
+    controller::{Builder, Controller, Owners, Predicate, Reconciler},
     error::{Error, Result},
+    finalizer::{Finalized, Finalizer, Finalizing},
     kind::{Key, Kind, KindName, MayOwn, Scope, Seen},
+    lookup::Lookup,
+    manager::{Options, Phase, Running},
+    next::Next,
+    operator::{Operator, TaskContext},
+    rights::Verb,
+    shutdown::Shutdown,
 };

@@ -1,0 +1,285 @@
+//! The watch that feeds a store: first everything, then every change, for as long as it is wanted. A broken
+//! connection is resumed where it broke; only if the server has forgotten that place, everything is read again.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::TryStreamExt as _;
+use kube::{
+    Client,
+    core::{
+        Request, Status, WatchEvent,
+        params::{ListParams, WatchParams},
+    },
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::store::Store;
+use crate::{
+    entropy::Entropy,
+    kind::{Kind, KindName, revision},
+};
+
+/// How long the server lets a watch run.
+const WATCH_SECONDS: u32 = 290;
+/// How much longer than that until a connection counts as dead.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A watch that ended sooner than this was not worth much: the next one waits.
+const BRIEF: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How many objects a page of a list has.
+const PAGE: u32 = 500;
+/// Marks the bookmark after the last of the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMeta,
+    #[serde(default)]
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default, rename = "continue")]
+    continue_token: Option<String>,
+}
+
+/// What an object that can't be read as its kind still tells.
+#[derive(Deserialize)]
+struct Head {
+    metadata: HeadMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct HeadMeta {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// Why a watch does not go on.
+enum Break {
+    /// Another way is tried at once.
+    Otherwise,
+    /// The connection ended as it does from time to time.
+    Ended,
+    /// The server has forgotten where the watch was.
+    Expired,
+    /// Something is wrong.
+    Failed(kube::Error),
+}
+
+impl From<kube::Error> for Break {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if is_expired(status) => Self::Expired,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// Keeps a store up to date until it is dropped.
+pub(super) async fn feed<K: Kind>(store: Arc<Store<K>>, client: Client, entropy: Entropy) {
+    let mut feed = Feed { store, client, name: KindName::of::<K>(), place: None, streams: true };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let started = Instant::now();
+        let reached = feed.place.clone();
+        let broke = feed.follow().await;
+        if feed.place.is_some() && feed.place != reached {
+            pause = FIRST_PAUSE; // it got somewhere
+        }
+        match broke {
+            Break::Expired if feed.place.is_some() => {
+                tracing::debug!(kind = %feed.name, "the watch has expired: reading everything again");
+                feed.place = None;
+                continue;
+            }
+            Break::Otherwise => continue,
+            Break::Ended if started.elapsed() >= BRIEF => continue,
+            Break::Ended | Break::Expired => {}
+            Break::Failed(error) => feed.report(&error),
+        }
+        sleep(entropy.jitter(pause, 0.5)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+struct Feed<K> {
+    store: Arc<Store<K>>,
+    client: Client,
+    name: KindName,
+    /// The revision up to which everything was seen; nothing before the first synchronisation.
+    place: Option<String>,
+    /// Whether the server can send the initial list as a stream.
+    streams: bool,
+}
+
+impl<K: Kind> Feed<K> {
+    /// One connection, from its start to its end.
+    async fn follow(&mut self) -> Break {
+        if self.place.is_none()
+            && !self.streams
+            && let Err(broke) = self.list().await
+        {
+            return broke;
+        }
+        match self.watch().await {
+            Ok(never) => match never {},
+            // A server without streaming lists refuses to be asked for one.
+            Err(Break::Failed(kube::Error::Api(status)))
+                if self.place.is_none() && self.streams && matches!(status.code, 400 | 422) =>
+            {
+                self.streams = false;
+                Break::Otherwise
+            }
+            Err(broke) => broke,
+        }
+    }
+
+    fn request(&self) -> Request {
+        Request::new(K::url_path(&(), self.store.selection().namespace.as_deref()))
+    }
+
+    async fn list(&mut self) -> Result<(), Break> {
+        self.store.begin();
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector.clone_from(&self.store.selection().labels);
+        parameters.field_selector.clone_from(&self.store.selection().fields);
+        loop {
+            let request = match K::metadata_api() {
+                true => self.request().list_metadata(&parameters),
+                false => self.request().list(&parameters),
+            };
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            let page: Page = self.client.request(request).await?;
+            for item in &page.items {
+                if let Some(object) = self.decode(item) {
+                    self.store.observe(object);
+                }
+            }
+            match page.metadata.continue_token.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => {
+                    self.arrive(page.metadata.resource_version);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Everything was seen, up to a revision.
+    fn arrive(&mut self, revision: String) {
+        self.store.finish(revision.parse().unwrap_or(u64::MAX));
+        self.place = Some(revision);
+    }
+
+    async fn watch(&mut self) -> Result<std::convert::Infallible, Break> {
+        let mut parameters = WatchParams::default().timeout(WATCH_SECONDS);
+        parameters.label_selector.clone_from(&self.store.selection().labels);
+        parameters.field_selector.clone_from(&self.store.selection().fields);
+        if self.place.is_none() {
+            parameters = parameters.initial_events();
+            self.store.begin();
+        }
+        let place = self.place.as_deref().unwrap_or_default();
+        let request = match K::metadata_api() {
+            true => self.request().watch_metadata(&parameters, place),
+            false => self.request().watch(&parameters, place),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let dead = Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + PATIENCE;
+        let events = self.client.request_events::<Box<RawValue>>(request).await?;
+        let mut events = std::pin::pin!(events);
+        if self.place.is_some() {
+            self.store.trouble(None);
+        }
+        loop {
+            let event = timeout_at(dead, events.try_next()).await.map_err(|_| Break::Ended)??;
+            self.take(event.ok_or(Break::Ended)?)?;
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<Box<RawValue>>) -> Result<(), Break> {
+        let place = match event {
+            WatchEvent::Added(text) | WatchEvent::Modified(text) => match self.decode(&text) {
+                Some(object) => {
+                    let place = revision(&object).to_string();
+                    self.store.observe(object);
+                    place
+                }
+                None => head(&text).resource_version,
+            },
+            WatchEvent::Deleted(text) => {
+                if let Some(object) = self.decode(&text) {
+                    self.store.vanish(&object);
+                }
+                head(&text).resource_version
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                let is_end =
+                    bookmark.metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|text| text == "true");
+                if is_end && self.place.is_none() {
+                    self.arrive(bookmark.metadata.resource_version);
+                    return Ok(());
+                }
+                bookmark.metadata.resource_version
+            }
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+        };
+        // Before the end of the initial events, revisions are those of the objects, in no order.
+        if self.place.is_some() {
+            self.place = Some(place);
+        }
+        Ok(())
+    }
+
+    /// An object that can't be read as its kind is left out and told of; the others are not its victims.
+    fn decode(&self, text: &RawValue) -> Option<K> {
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Some(object),
+            Err(why) => {
+                let head = head(text);
+                tracing::error!(
+                    kind = %self.name, namespace = head.namespace, name = head.name,
+                    "left out: the object can't be read as its Rust type: {why}"
+                );
+                None
+            }
+        }
+    }
+
+    fn report(&mut self, error: &kube::Error) {
+        let text = match error {
+            kube::Error::Api(status) if status.code == 403 => format!(
+                "{}: give the operator's account this right (its `manifests` command writes all it needs)",
+                status.message
+            ),
+            kube::Error::Api(status) if status.code == 404 => {
+                format!("the server has no {}: is its definition installed?", self.name)
+            }
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        };
+        tracing::error!(kind = %self.name, "can't watch: {text}");
+        self.store.trouble(Some(text));
+    }
+}
+
+fn head(text: &RawValue) -> HeadMeta {
+    serde_json::from_str::<Head>(text.get()).map(|head| head.metadata).unwrap_or_default()
+}
+
+fn is_expired(status: &Status) -> bool {
+    status.code == 410 || status.reason == "Expired" || status.reason == "Gone"
+}

@@ -1,0 +1,245 @@
+//! The cache: one watch for each kind, namespace and selector, shared by everything in the operator that wants
+//! it. Reads are from memory and give shared objects, never copies. What is not declared is not watched.
+
+mod feed;
+mod index;
+mod options;
+mod store;
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use self::options::{Selection, WatchId};
+pub(crate) use self::store::{Applied, Store};
+pub use self::{
+    index::Index,
+    options::Watch,
+    store::{Change, Health},
+};
+use crate::{
+    entropy::Entropy,
+    kind::{Key, Kind, KindName, Seen},
+};
+
+/// The cache of one operator.
+#[derive(Clone)]
+pub(crate) struct Cache(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    entropy: Entropy,
+    /// The field manager of this operator.
+    manager: Arc<str>,
+    /// The namespaces that are watched if nothing else is said; none means all.
+    namespaces: Vec<String>,
+    running: Mutex<BTreeMap<WatchId, Running>>,
+}
+
+/// A watch that somebody holds, or held.
+struct Running {
+    informer: Weak<dyn Any + Send + Sync>,
+    name: KindName,
+    describe: fn(&(dyn Any + Send + Sync)) -> Option<(usize, Health)>,
+}
+
+/// A watch and what it has seen. It ends with the last that holds it.
+pub(crate) struct Informer<K> {
+    pub(crate) store: Arc<Store<K>>,
+    task: AbortHandle,
+}
+
+impl<K> Drop for Informer<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One running watch, as it is shown to people.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchState {
+    pub(crate) name: KindName,
+    pub(crate) objects: usize,
+    pub(crate) health: Health,
+}
+
+impl Cache {
+    pub(crate) fn new(client: Client, entropy: Entropy, manager: &str, namespaces: Vec<String>) -> Self {
+        let running = Mutex::default();
+        Self(Arc::new(Inner { client, entropy, manager: manager.into(), namespaces, running }))
+    }
+
+    /// The objects of a kind, as `watch` wants them: from a watch that is running, or from a new one.
+    pub(crate) fn view<K: Kind>(&self, watch: &Watch<K>) -> View<K> {
+        let namespaces = match watch.namespaces.as_slice() {
+            [] => self.0.namespaces.as_slice(),
+            chosen => chosen,
+        };
+        let informers = match namespaces {
+            chosen @ [_, ..] if crate::kind::is_namespaced::<K>() => chosen
+                .iter()
+                .map(|namespace| self.informer(&watch.selection, Some(namespace.clone())))
+                .collect(),
+            _ => vec![self.informer(&watch.selection, None)],
+        };
+        let view = View { informers };
+        for index in &watch.indexes {
+            view.informers.iter().for_each(|informer| informer.store.index(*index));
+        }
+        view
+    }
+
+    fn informer<K: Kind>(&self, selection: &Selection<K>, namespace: Option<String>) -> Arc<Informer<K>> {
+        let selection = Selection { namespace, ..selection.clone() };
+        let id = selection.id();
+        let mut running = self.0.running.lock();
+        let found = running.get(&id).and_then(|running| running.informer.upgrade()?.downcast().ok());
+        if let Some(found) = found {
+            return found;
+        }
+        running.retain(|_, running| running.informer.strong_count() > 0);
+        let store = Arc::new(Store::new(selection, self.0.manager.clone()));
+        let task = feed::feed(store.clone(), self.0.client.clone(), self.0.entropy.clone());
+        let informer = Arc::new(Informer { store, task: tokio::spawn(task).abort_handle() });
+        let erased: Arc<dyn Any + Send + Sync> = informer.clone();
+        running.insert(
+            id,
+            Running {
+                informer: Arc::downgrade(&erased),
+                name: KindName::of::<K>(),
+                describe: |any| {
+                    let store = &any.downcast_ref::<Informer<K>>()?.store;
+                    Some((store.len(), store.health().borrow().clone()))
+                },
+            },
+        );
+        informer
+    }
+
+    /// Passes the answer to an own write on to all watches of the kind, so that it is seen at once.
+    pub(crate) fn wrote<K: Kind>(&self, object: &K) {
+        for store in self.stores::<K>() {
+            if store.admits(object) {
+                store.observe(object.clone());
+            }
+        }
+    }
+
+    /// Tells all watches of the kind that an object has gone by an own delete.
+    pub(crate) fn deleted<K: Kind>(&self, object: &K) {
+        self.stores::<K>().iter().for_each(|store| store.bury(object));
+    }
+
+    fn stores<K: Kind>(&self) -> Vec<Arc<Store<K>>> {
+        let running = self.0.running.lock();
+        running
+            .iter()
+            .filter(|(id, _)| id.is_of::<K>())
+            .filter_map(|(_, running)| running.informer.upgrade()?.downcast::<Informer<K>>().ok())
+            .map(|informer| informer.store.clone())
+            .collect()
+    }
+
+    /// The running watches.
+    pub(crate) fn watches(&self) -> Vec<WatchState> {
+        let running = self.0.running.lock();
+        running
+            .values()
+            .filter_map(|running| {
+                let (objects, health) = (running.describe)(&*running.informer.upgrade()?)?;
+                Some(WatchState { name: running.name.clone(), objects, health })
+            })
+            .collect()
+    }
+}
+
+/// The objects of a kind, as one part of the operator has asked for them.
+pub(crate) struct View<K> {
+    informers: Vec<Arc<Informer<K>>>,
+}
+
+impl<K> Clone for View<K> {
+    fn clone(&self) -> Self {
+        Self { informers: self.informers.clone() }
+    }
+}
+
+impl<K: Kind> View<K> {
+    fn stores(&self) -> impl Iterator<Item = &Arc<Store<K>>> {
+        self.informers.iter().map(|informer| &informer.store)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Seen<K>> {
+        self.stores().find_map(|store| store.get(key))
+    }
+
+    pub(crate) fn applied(&self, key: &Key) -> Option<(Seen<K>, Option<Applied>)> {
+        self.stores().find_map(|store| store.applied(key))
+    }
+
+    pub(crate) fn settle(&self, key: &Key, revision: u64, fingerprint: u64) {
+        self.stores().for_each(|store| store.settle(key, revision, fingerprint));
+    }
+
+    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Seen<K>> {
+        self.stores().flat_map(|store| store.list(namespace)).collect()
+    }
+
+    pub(crate) fn owned_by(&self, owner: &str) -> Vec<Seen<K>> {
+        self.stores().flat_map(|store| store.owned_by(owner)).collect()
+    }
+
+    /// Nothing if the index was not declared.
+    pub(crate) fn indexed(&self, index: &Index<K>, value: &str) -> Option<Vec<Seen<K>>> {
+        self.stores().map(|store| store.indexed(index, value)).try_fold(Vec::new(), |mut all, some| {
+            all.extend(some?);
+            Some(all)
+        })
+    }
+
+    /// Calls `subscriber` with everything that is there and with every change, until the answer is dropped.
+    pub(crate) fn subscribe(&self, subscriber: Arc<dyn Fn(&Change<K>) + Send + Sync>) -> Subscription {
+        let ends: Vec<Box<dyn FnOnce() + Send + Sync>> = self
+            .informers
+            .iter()
+            .map(|informer| {
+                let (informer, id) = (informer.clone(), informer.store.subscribe(subscriber.clone()));
+                Box::new(move || informer.store.unsubscribe(id)) as Box<dyn FnOnce() + Send + Sync>
+            })
+            .collect();
+        Subscription(ends)
+    }
+
+    /// Everything once more, as if it were first seen.
+    pub(crate) fn replay(&self) {
+        self.stores().for_each(|store| store.replay());
+    }
+
+    /// Waits until everything was seen once.
+    pub(crate) async fn synced(&self) {
+        for store in self.stores() {
+            // The sender lives as long as the store does.
+            let _ = store.health().wait_for(|health| health.is_synced).await;
+        }
+    }
+
+    /// How each of its watches is doing.
+    pub(crate) fn health(&self) -> Vec<Health> {
+        self.stores().map(|store| store.health().borrow().clone()).collect()
+    }
+}
+
+/// Ends a subscription when it is dropped, and its watch if nobody else wants it.
+pub(crate) struct Subscription(Vec<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|end| end());
+    }
+}

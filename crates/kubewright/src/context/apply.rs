@@ -1,0 +1,140 @@
+//! Applying children: server-side, owned, and only if something would change.
+
+use std::{any::TypeId, sync::Arc};
+
+use serde_json::Value;
+
+use super::{Context, naming, request, status::fingerprint, unchanged::is_unchanged};
+use crate::{
+    error::{Error, Result},
+    kind::{Key, Kind, MayOwn, Seen, is_namespaced, owner_reference, revision, uid},
+};
+
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
+impl<K: Kind> Context<K> {
+    /// Makes a child be as given, and gives it as it then is. Only what is given is this operator's; a field that
+    /// is no longer given is removed, what others own stays, and if someone else has changed a field of ours, it
+    /// is put right. The child belongs to the object: it is in its namespace and goes with it.
+    ///
+    /// If the child is already so, nothing is sent.
+    pub async fn apply<C: Kind>(&self, child: C) -> Result<Seen<C>>
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        self.apply_child(child, true).await
+    }
+
+    /// Like [`apply`](Self::apply), but does not take over fields that others own: if they have other values
+    /// there, it fails and says which.
+    pub async fn apply_unforced<C: Kind>(&self, child: C) -> Result<Seen<C>>
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        self.apply_child(child, false).await
+    }
+
+    async fn apply_child<C: Kind>(&self, mut child: C, forces: bool) -> Result<Seen<C>>
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        self.adopt(&mut child)?;
+        let key = Key::of(&child);
+        let view = self.shared.views.get::<C>()?;
+        let configuration = configuration(&child)?;
+        let print = fingerprint(&configuration);
+        self.applied.lock().insert((TypeId::of::<C>(), key.clone()));
+        if let Some((cached, Some(applied))) = view.applied(&key) {
+            if applied.settled == Some(print) {
+                return Ok(cached);
+            }
+            let fields: Value = serde_json::from_str(&applied.fields)?;
+            if is_unchanged(&fields, &configuration, &serde_json::to_value(&*cached)?) {
+                view.settle(&key, revision(&*cached), print);
+                return Ok(cached);
+            }
+        }
+        let answer: C =
+            request::apply(&self.shared.client, &key, None, &configuration, &self.shared.operator, forces)
+                .await
+                .map_err(|error| explained::<C>(error, &key))?;
+        tracing::debug!(kind = %C::kind(&()), child = %key, revision = revision(&answer), "applied");
+        self.shared.cache.wrote(&answer);
+        view.settle(&key, revision(&answer), print);
+        // Without managed fields, as the cache gives it.
+        Ok(match view.get(&key) {
+            Some(cached) if revision(&*cached) == revision(&answer) => cached,
+            _ => Seen::new(Arc::new(answer)),
+        })
+    }
+
+    /// Makes an object a child: in the right namespace, owned, and recognisable.
+    fn adopt<C: Kind>(&self, child: &mut C) -> Result<()> {
+        let owner = &*self.object;
+        let kind = C::kind(&()).into_owned();
+        let meta = child.meta_mut();
+        if meta.name.as_deref().unwrap_or_default().is_empty() {
+            return Err(Error::terminal(format!("a {kind} was applied without a name: see child_name")));
+        }
+        if is_namespaced::<C>() {
+            match (meta.namespace.as_deref(), owner.meta().namespace.as_deref()) {
+                (None, Some(namespace)) => meta.namespace = Some(namespace.to_owned()),
+                (Some(given), Some(namespace)) if given != namespace => {
+                    return Err(Error::terminal(format!(
+                        "the {kind} is in namespace {given}, its owner in {namespace}: an owner can't be in another \
+                         namespace"
+                    )));
+                }
+                (None, None) => {
+                    return Err(Error::terminal(format!("the {kind} needs a namespace: its owner has none")));
+                }
+                _ => {}
+            }
+        }
+        let labels = meta.labels.get_or_insert_default();
+        labels.entry(MANAGED_BY.to_owned()).or_insert_with(|| naming::label_value(&self.shared.operator));
+        let name = owner.meta().name.as_deref().unwrap_or_default();
+        labels.entry(INSTANCE.to_owned()).or_insert_with(|| naming::label_value(name));
+        let owners = meta.owner_references.get_or_insert_default();
+        owners.retain(|reference| reference.uid != uid(owner));
+        owners.push(owner_reference(owner));
+        // What only the server says, should the child be one that was read before.
+        meta.managed_fields = None;
+        meta.resource_version = None;
+        meta.uid = None;
+        meta.creation_timestamp = None;
+        meta.generation = None;
+        Ok(())
+    }
+}
+
+/// What is applied: the child without its status, which is not the owner's to say.
+fn configuration<C: Kind>(child: &C) -> Result<Value> {
+    let mut value = serde_json::to_value(child)?;
+    let Some(fields) = value.as_object_mut() else {
+        return Err(Error::terminal(format!("a {} is not a structure", C::kind(&()))));
+    };
+    fields.remove("status");
+    fields.insert("apiVersion".to_owned(), C::api_version(&()).into());
+    fields.insert("kind".to_owned(), C::kind(&()).into());
+    Ok(value)
+}
+
+/// A conflict, in words: who else owns what.
+fn explained<C: Kind>(error: kube::Error, key: &Key) -> Error {
+    let kube::Error::Api(status) = &error else { return error.into() };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let conflicts: Vec<String> = causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| format!("{} ({})", cause.field, cause.message))
+        .collect();
+    if conflicts.is_empty() {
+        return error.into();
+    }
+    Error::new(format!(
+        "{} {key}: others own fields with other values: {}. Leave these fields out, or take them over with apply",
+        C::kind(&()),
+        conflicts.join(", ")
+    ))
+}

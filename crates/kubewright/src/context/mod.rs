@@ -1,0 +1,168 @@
+//! What a reconciler works with: reads from the cache, and writes that are seen at once.
+
+mod apply;
+mod condition;
+mod naming;
+pub(crate) mod request;
+mod status;
+mod unchanged;
+
+use std::{any::TypeId, collections::BTreeSet, ops::Deref, sync::Arc};
+
+use kube::Client;
+use parking_lot::Mutex;
+
+pub(crate) use self::status::StatusShape;
+pub use self::{condition::condition, naming::child_name};
+use crate::{
+    cache::{Cache, Index},
+    clock::Clock,
+    controller::Views,
+    error::Result,
+    kind::{Key, Kind, Seen, is_namespaced, uid},
+    lookup::Lookup,
+    queue::{Priority, Queue},
+};
+
+/// What all reconciles of a controller share.
+pub(crate) struct Shared {
+    /// The operator's name, which is also its field manager.
+    pub(crate) operator: Arc<str>,
+    pub(crate) controller: String,
+    pub(crate) client: Client,
+    pub(crate) cache: Cache,
+    pub(crate) views: Arc<Views>,
+    pub(crate) queue: Queue,
+    pub(crate) clock: Clock,
+    pub(crate) status: StatusShape,
+}
+
+/// What a reconciler works with, for one object: everything a [`Reader`] can, and writing children.
+pub struct Context<K: Kind> {
+    reader: Reader<K>,
+    /// The children this reconcile has applied, so that others can be pruned.
+    applied: Mutex<BTreeSet<(TypeId, Key)>>,
+}
+
+impl<K: Kind> Deref for Context<K> {
+    type Target = Reader<K>;
+
+    fn deref(&self) -> &Reader<K> {
+        &self.reader
+    }
+}
+
+/// Reads, deletes and reports, for one object.
+pub struct Reader<K: Kind> {
+    shared: Arc<Shared>,
+    object: Seen<K>,
+}
+
+impl<K: Kind> Context<K> {
+    pub(crate) fn new(shared: Arc<Shared>, object: Seen<K>) -> Self {
+        Self { reader: Reader { shared, object }, applied: Mutex::default() }
+    }
+
+    pub(crate) fn reader(&self) -> &Reader<K> {
+        &self.reader
+    }
+
+    /// Deletes the children of a kind that this reconcile has not applied.
+    pub(crate) async fn prune<C: Kind>(&self) -> Result<()> {
+        for child in self.children::<C>()? {
+            let is_wanted = self.applied.lock().contains(&(TypeId::of::<C>(), Key::of(&*child)));
+            if !is_wanted && child.meta().deletion_timestamp.is_none() {
+                tracing::info!(kind = %C::kind(&()), child = %Key::of(&*child), "pruned: no longer applied");
+                self.delete(&child).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Kind> Reader<K> {
+    /// The namespace of the object; empty for objects outside of namespaces.
+    pub fn namespace(&self) -> &str {
+        self.object.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The key of the object.
+    pub fn key(&self) -> Key {
+        Key::of(&*self.object)
+    }
+
+    /// The client of the operator, for what is not offered here. While another replica leads, it refuses to
+    /// write.
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// The time it is, as the operator sees it.
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// Reads from the cache, wherever objects are.
+    pub fn lookup(&self) -> Lookup {
+        Lookup::new(self.shared.views.clone())
+    }
+
+    /// An object of the same namespace by its name, from the cache.
+    pub fn get<C: Kind>(&self, name: &str) -> Result<Option<Seen<C>>> {
+        Ok(self.shared.views.get::<C>()?.get(&self.key_of::<C>(name)))
+    }
+
+    /// All objects of a kind in the same namespace, by name, from the cache; of a kind outside of namespaces, or
+    /// for an object outside of them, all there are.
+    pub fn list<C: Kind>(&self) -> Result<Vec<Seen<C>>> {
+        let namespace =
+            Some(self.namespace()).filter(|namespace| !namespace.is_empty() && is_namespaced::<C>());
+        Ok(self.shared.views.get::<C>()?.list(namespace))
+    }
+
+    /// The objects of a kind that this object owns, by name, from the cache.
+    pub fn children<C: Kind>(&self) -> Result<Vec<Seen<C>>> {
+        Ok(self.shared.views.get::<C>()?.owned_by(uid(&*self.object)))
+    }
+
+    /// The objects that an index has under a value, from the cache.
+    pub fn indexed<C: Kind>(&self, index: &Index<C>, value: &str) -> Result<Vec<Seen<C>>> {
+        self.lookup().indexed(index, value)
+    }
+
+    /// Reads from the server instead of the cache.
+    pub fn live(&self) -> Live<'_, K> {
+        Live(self)
+    }
+
+    /// Deletes an object that was seen, and only that one: a new object of the same name stays. Its children go
+    /// along in the background. An object that has gone already is fine.
+    pub async fn delete<C: Kind>(&self, object: &Seen<C>) -> Result<()> {
+        let left = request::delete::<C>(&self.shared.client, &Key::of(&**object), uid(&**object)).await?;
+        match left {
+            Some(left) => self.shared.cache.wrote(&left),
+            None => self.shared.cache.deleted(&**object),
+        }
+        Ok(())
+    }
+
+    /// Reconciles another object of this controller soon.
+    pub fn requeue(&self, key: Key) {
+        self.shared.queue.add(key, Priority::Normal);
+    }
+
+    fn key_of<C: Kind>(&self, name: &str) -> Key {
+        if is_namespaced::<C>() { Key::new(self.namespace(), name) } else { Key::cluster(name) }
+    }
+}
+
+/// Reads from the server.
+pub struct Live<'a, K: Kind>(&'a Reader<K>);
+
+impl<K: Kind> Live<'_, K> {
+    /// An object of the same namespace by its name.
+    pub async fn get<C: Kind>(&self, name: &str) -> Result<Option<Seen<C>>> {
+        let found = request::get::<C>(&self.0.shared.client, &self.0.key_of::<C>(name)).await?;
+        Ok(found.map(|object| Seen::new(Arc::new(object))))
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests for one object of a kind, whichever scope it has.
+
+use kube::{
+    Client,
+    api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::Request,
+};
+use serde_json::Value;
+
+use crate::kind::{Key, Kind};
+
+fn at<C: Kind>(key: &Key) -> Request {
+    Request::new(C::url_path(&(), key.namespace()))
+}
+
+/// The object, if it is there.
+pub(crate) async fn get<C: Kind>(client: &Client, key: &Key) -> kube::Result<Option<C>> {
+    let parameters = GetParams::default();
+    let request = match C::metadata_api() {
+        true => at::<C>(key).get_metadata(key.name(), &parameters),
+        false => at::<C>(key).get(key.name(), &parameters),
+    };
+    match client.request(request.map_err(kube::Error::BuildRequest)?).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Server-side apply, of the object or of a part of it.
+pub(crate) async fn apply<C: Kind>(
+    client: &Client,
+    key: &Key,
+    part: Option<&str>,
+    configuration: &Value,
+    manager: &str,
+    forces: bool,
+) -> kube::Result<C> {
+    let parameters = PatchParams { force: forces, ..PatchParams::apply(manager) };
+    patch(client, key, part, &parameters, &Patch::Apply(configuration)).await
+}
+
+/// A merge patch of the object.
+pub(crate) async fn merge<C: Kind>(
+    client: &Client,
+    key: &Key,
+    change: &Value,
+    manager: &str,
+) -> kube::Result<C> {
+    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    patch(client, key, None, &parameters, &Patch::Merge(change)).await
+}
+
+async fn patch<C: Kind>(
+    client: &Client,
+    key: &Key,
+    part: Option<&str>,
+    parameters: &PatchParams,
+    change: &Patch<&Value>,
+) -> kube::Result<C> {
+    let request = match part {
+        Some(part) => at::<C>(key).patch_subresource(part, key.name(), parameters, change),
+        None => at::<C>(key).patch(key.name(), parameters, change),
+    };
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+/// Deletes the object with this UID. Gives the object if it is not gone at once.
+pub(crate) async fn delete<C: Kind>(client: &Client, key: &Key, uid: &str) -> kube::Result<Option<C>> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    let request = at::<C>(key).delete(key.name(), &parameters).map_err(kube::Error::BuildRequest)?;
+    match client.request_status::<C>(request).await {
+        Ok(answer) => Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some())),
+        // Gone, or replaced by another of the same name.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,304 @@
+//! A controller: a kind, where its keys come from, and what is done for each of them.
+
+mod predicate;
+mod runner;
+mod source;
+mod views;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{CustomResourceExt, core::PartialObjectMeta};
+use tokio::sync::mpsc;
+
+use self::source::Source;
+pub use self::{predicate::Predicate, source::Owners};
+pub(crate) use self::{
+    runner::{Parts, Prepared},
+    source::{Started, Wiring},
+    views::Views,
+};
+use crate::{
+    cache::{Index, Watch},
+    context::Context,
+    error::Result,
+    finalizer::{Cleanup, Finalizer},
+    kind::{Key, Kind, KindName, MayOwn, Seen},
+    lookup::Lookup,
+    next::Next,
+    queue,
+    rights::{Rights, Verb},
+};
+
+/// Brings one object to the state it asks for. Called with the newest known state, never with an event; it may
+/// be called at any time and any number of times, and must then find out for itself what is left to do.
+pub trait Reconciler<K: Kind>: Send + Sync + 'static {
+    /// Compares what is wanted with what is, and does what is missing.
+    fn reconcile(&self, object: &K, cx: &Context<K>) -> impl Future<Output = Result<Next>> + Send;
+}
+
+impl<K: Kind, R: Reconciler<K>> Reconciler<K> for Arc<R> {
+    async fn reconcile(&self, object: &K, cx: &Context<K>) -> Result<Next> {
+        R::reconcile(self, object, cx).await
+    }
+}
+
+/// How a controller works.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) concurrency: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) prunes: bool,
+    pub(crate) needs_leadership: bool,
+    pub(crate) queue: queue::Options,
+}
+
+/// A controller that is ready to be added to an operator.
+pub struct Controller {
+    pub(crate) description: Description,
+    pub(crate) prepare: Box<dyn Fn(Parts) -> Prepared + Send + Sync>,
+}
+
+/// What a controller says of itself.
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) kind: KindName,
+    pub(crate) definition: Option<CustomResourceDefinition>,
+    pub(crate) rights: Rights,
+    pub(crate) options: Options,
+}
+
+impl Controller {
+    /// A controller of a kind that this operator brings along.
+    pub fn of<K: Kind + CustomResourceExt>() -> Builder<K> {
+        Builder::new(Some(K::crd()))
+    }
+
+    /// A controller of a kind that exists without this operator: a built-in one, or another operator's.
+    pub fn of_existing<K: Kind>() -> Builder<K> {
+        Builder::new(None)
+    }
+}
+
+/// Puts a [`Controller`] together.
+pub struct Builder<K: Kind> {
+    name: String,
+    definition: Option<CustomResourceDefinition>,
+    watch: Watch<K>,
+    predicates: Vec<Predicate<K>>,
+    sources: Vec<Source>,
+    prune: Vec<runner::Prune<K>>,
+    cleanups: Vec<Cleanup<K>>,
+    rights: Rights,
+    options: Options,
+}
+
+impl<K: Kind> Builder<K> {
+    fn new(definition: Option<CustomResourceDefinition>) -> Self {
+        let mut rights = Rights::default();
+        rights.needs::<K>(Verb::WATCHING);
+        rights.needs_part::<K>("status", &[Verb::Get, Verb::Patch, Verb::Update]);
+        Self {
+            name: K::kind(&()).to_ascii_lowercase(),
+            definition,
+            watch: Watch::new(),
+            predicates: Vec::new(),
+            sources: Vec::new(),
+            prune: Vec::new(),
+            cleanups: Vec::new(),
+            rights,
+            options: Options {
+                concurrency: 1,
+                timeout: None,
+                prunes: false,
+                needs_leadership: true,
+                queue: queue::Options::default(),
+            },
+        }
+    }
+
+    /// A name for logs and metrics, instead of the kind in lower case. Two controllers of one kind need it.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Which objects of the kind are seen at all.
+    #[must_use]
+    pub fn watching(mut self, watch: Watch<K>) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// Which changes of the objects themselves count. Several must all let a change pass.
+    #[must_use]
+    pub fn when(mut self, predicate: Predicate<K>) -> Self {
+        self.predicates.push(predicate);
+        self
+    }
+
+    /// The objects own others of this kind: a change of one reconciles the owner that is its controller.
+    #[must_use]
+    pub fn owns<C: Kind>(self) -> Self
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        self.owns_with(Watch::<C>::new(), Owners::Controller, [])
+    }
+
+    /// Like [`owns`](Self::owns), but only the metadata of the children is watched and kept.
+    #[must_use]
+    pub fn owns_metadata<C: Kind>(self) -> Self
+    where
+        K::Scope: MayOwn<C::Scope>,
+        PartialObjectMeta<C>: Kind<Scope = C::Scope>,
+    {
+        self.owns_with(Watch::<PartialObjectMeta<C>>::new(), Owners::Controller, [])
+    }
+
+    /// Like [`owns`](Self::owns), with a say in what is watched, which owners are told, and which changes count.
+    #[must_use]
+    pub fn owns_with<C: Kind>(
+        mut self,
+        watch: Watch<C>,
+        owners: Owners,
+        predicates: impl IntoIterator<Item = Predicate<C>>,
+    ) -> Self
+    where
+        K::Scope: MayOwn<C::Scope>,
+    {
+        self.rights.needs::<C>(Verb::WATCHING);
+        self.rights.needs::<C>(&[Verb::Create, Verb::Patch, Verb::Delete]);
+        self.prune.push(runner::prune::<K, C>());
+        self.sources.push(source::owned::<K, C>(watch, owners, predicates.into_iter().collect()));
+        self
+    }
+
+    /// Objects of this kind matter to those whose keys `map` gives. It may wait, and look things up.
+    #[must_use]
+    pub fn watches<C, F, R>(self, map: F) -> Self
+    where
+        C: Kind,
+        F: Fn(Seen<C>, Lookup) -> R + Send + Sync + 'static,
+        R: Future<Output = Vec<Key>> + Send + 'static,
+    {
+        self.watches_with(Watch::new(), map, [])
+    }
+
+    /// Like [`watches`](Self::watches), with a say in what is watched and which changes count.
+    #[must_use]
+    pub fn watches_with<C, F, R>(
+        mut self,
+        watch: Watch<C>,
+        map: F,
+        predicates: impl IntoIterator<Item = Predicate<C>>,
+    ) -> Self
+    where
+        C: Kind,
+        F: Fn(Seen<C>, Lookup) -> R + Send + Sync + 'static,
+        R: Future<Output = Vec<Key>> + Send + 'static,
+    {
+        self.rights.needs::<C>(Verb::WATCHING);
+        let map: source::Map<C> = Arc::new(move |object, views| Box::pin(map(object, Lookup::new(views))));
+        self.sources.push(source::mapped(watch, map, predicates.into_iter().collect()));
+        self
+    }
+
+    /// The reconciler reads objects of this kind; their changes reconcile nothing.
+    #[must_use]
+    pub fn reads<C: Kind>(self) -> Self {
+        self.reads_with(Watch::<C>::new())
+    }
+
+    /// Like [`reads`](Self::reads), with a say in what is watched.
+    #[must_use]
+    pub fn reads_with<C: Kind>(mut self, watch: Watch<C>) -> Self {
+        self.rights.needs::<C>(Verb::WATCHING);
+        self.sources.push(source::read(watch));
+        self
+    }
+
+    /// Objects of the controller's own kind can be found by an index.
+    #[must_use]
+    pub fn index(mut self, index: Index<K>) -> Self {
+        self.watch = self.watch.index(index);
+        self
+    }
+
+    /// Keys that are sent to a channel are reconciled.
+    #[must_use]
+    pub fn triggered_by(mut self, keys: mpsc::Receiver<Key>) -> Self {
+        self.sources.push(source::channel(keys));
+        self
+    }
+
+    /// Every object is reconciled at least this often, when nothing more urgent is to be done.
+    #[must_use]
+    pub fn every(mut self, period: Duration) -> Self {
+        self.sources.push(source::timer(period, self.watch.clone()));
+        self
+    }
+
+    /// Rights that can't be seen from the kinds above, for what the reconciler does by itself.
+    #[must_use]
+    pub fn needs<C: Kind>(mut self, verbs: &[Verb]) -> Self {
+        self.rights.needs::<C>(verbs);
+        self
+    }
+
+    /// Cleans up before an object goes: the name is put on each object before it is first reconciled, and taken
+    /// off when the finalizer is done. Several are run in the order in which they were added.
+    #[must_use]
+    pub fn finalizer(mut self, name: impl Into<String>, finalizer: impl Finalizer<K>) -> Self {
+        self.rights.needs::<K>(&[Verb::Patch]);
+        self.rights.needs_part::<K>("finalizers", &[Verb::Update]);
+        self.cleanups.push(Cleanup::new(name.into(), finalizer));
+        self
+    }
+
+    /// How many objects are reconciled at the same time, instead of one; never one of them twice.
+    #[must_use]
+    pub fn concurrency(mut self, reconciles: usize) -> Self {
+        self.options.concurrency = reconciles.max(1);
+        self
+    }
+
+    /// A reconcile that takes longer is ended, and tried again.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.options.timeout = Some(limit);
+        self
+    }
+
+    /// Children that a reconcile no longer applies are deleted when it has gone well.
+    #[must_use]
+    pub fn prunes(mut self) -> Self {
+        self.options.prunes = true;
+        self
+    }
+
+    /// Runs in every replica, not only in the leader.
+    #[must_use]
+    pub fn without_leadership(mut self) -> Self {
+        self.options.needs_leadership = false;
+        self
+    }
+
+    /// How the queue behaves: pauses after failures, and an overall limit.
+    #[must_use]
+    pub fn queue(mut self, options: queue::Options) -> Self {
+        self.options.queue = options;
+        self
+    }
+
+    /// What is done for each object.
+    pub fn run(self, reconciler: impl Reconciler<K>) -> Controller {
+        let Self { name, definition, watch, predicates, mut sources, prune, cleanups, rights, options } =
+            self;
+        sources.insert(0, source::of(watch.clone(), predicates));
+        let description = Description { name, kind: KindName::of::<K>(), definition, rights, options };
+        let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
+        Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }
+    }
+}

@@ -1,0 +1,355 @@
+//! Runs an operator: first the watches, until everything was seen; then what every replica does; then, as the
+//! leader, the rest. On the way out in the opposite order. Whatever fails ends the whole, with its cause.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+
+use crate::{
+    cache::Cache,
+    client::{Fence, fenced},
+    clock::Clock,
+    controller::{Parts, Prepared},
+    entropy::Entropy,
+    error::{Error, Result},
+    leader::{Elector, LeaderElection, Leadership},
+    metrics::Metrics,
+    operator::{Operator, TaskContext},
+    shutdown::{Shutdown, Stop},
+};
+
+/// How an operator is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Only one replica at a time writes; nothing if there is only one.
+    pub leader_election: Option<LeaderElection>,
+    /// The namespaces that are watched; none means all.
+    pub namespaces: Vec<String>,
+    /// How long running reconciles may take to end when the operator is stopped: 30 seconds.
+    pub grace: Duration,
+    /// How long it may take until everything was seen once: two minutes.
+    pub sync_timeout: Duration,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Where randomness comes from.
+    pub entropy: Entropy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            leader_election: None,
+            namespaces: Vec::new(),
+            grace: Duration::from_secs(30),
+            sync_timeout: Duration::from_secs(120),
+            clock: Clock::system(),
+            entropy: Entropy::system(),
+        }
+    }
+}
+
+/// How far an operator has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The watches have not seen everything yet.
+    Syncing,
+    /// Everything was seen; another replica may lead.
+    Waiting,
+    /// It reconciles.
+    Working,
+    /// It is coming to its end.
+    Stopping,
+}
+
+/// A running operator. Dropping it is like a crash: everything ends at once, wherever it is.
+#[must_use = "the operator ends when this is dropped"]
+pub struct Running {
+    task: JoinHandle<Result<()>>,
+    stop: Stop,
+    phase: watch::Receiver<Phase>,
+    metrics: Metrics,
+}
+
+impl Running {
+    /// Waits until it reconciles, or has failed.
+    pub async fn working(&mut self) -> Result<()> {
+        let is_working = self.phase.wait_for(|phase| *phase >= Phase::Working).await.is_ok();
+        if is_working {
+            return Ok(());
+        }
+        self.ended().await.and(Err(Error::new("the operator has ended")))
+    }
+
+    /// How far it has come.
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Its metrics, in the text form that Prometheus reads.
+    pub fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+
+    /// Waits until it ends by itself, which it only does if something fails.
+    pub async fn ended(&mut self) -> Result<()> {
+        match (&mut self.task).await {
+            Ok(outcome) => outcome,
+            Err(panic) => Err(panic.into()),
+        }
+    }
+
+    /// Asks it to end: running reconciles come to theirs, and the lease is released.
+    pub async fn stop(mut self) -> Result<()> {
+        self.stop.request();
+        self.ended().await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Running {
+    let (stop, shutdown) = Stop::new();
+    let (tell, phase) = watch::channel(Phase::Syncing);
+    let metrics = Metrics::new();
+    let manager = Manager { operator, client, options, metrics: metrics.clone(), phase: tell };
+    Running { task: tokio::spawn(manager.run(shutdown)), stop, phase, metrics }
+}
+
+struct Manager {
+    operator: Operator,
+    client: Client,
+    options: Options,
+    metrics: Metrics,
+    phase: watch::Sender<Phase>,
+}
+
+impl Manager {
+    async fn run(self, shutdown: Shutdown) -> Result<()> {
+        self.check()?;
+        let elector = self.elector()?;
+        let fence = elector.as_ref().map_or_else(Fence::open, Elector::fence);
+        let free = self.behind(Fence::open());
+        let leading = self.behind(fence);
+        // One set of watches for all: reading needs no leadership.
+        let cache = Cache::new(
+            free.clone(),
+            self.options.entropy.clone(),
+            &self.operator.name,
+            self.options.namespaces.clone(),
+        );
+        let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
+            .operator
+            .controllers
+            .iter()
+            .map(|controller| {
+                let description = &controller.description;
+                let needs_leadership = description.options.needs_leadership;
+                let client = if needs_leadership { &leading } else { &free };
+                (controller.prepare)(Parts {
+                    operator: self.operator.name.clone(),
+                    client: client.clone(),
+                    cache: cache.clone(),
+                    clock: self.options.clock,
+                    entropy: self.options.entropy.clone(),
+                    metrics: self.metrics.controller(&description.name),
+                })
+            })
+            .partition(|prepared| prepared.needs_leadership);
+
+        let mut parts = Work::new(self.options.grace);
+        let synced = async {
+            let mut ready = Vec::new();
+            for mut prepared in others.into_iter().chain(leaders) {
+                self.synced(&mut prepared).await?;
+                ready.push(prepared);
+            }
+            Ok::<_, Error>(ready)
+        };
+        let ready = tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            ready = synced => ready?,
+        };
+        self.phase.send_replace(Phase::Waiting);
+        let (leaders, others): (Vec<Prepared>, Vec<Prepared>) =
+            ready.into_iter().partition(|prepared| prepared.needs_leadership);
+        for prepared in others {
+            parts.controller(prepared);
+        }
+        self.start_tasks(&mut parts, &free, false);
+        let mut leadership: Option<Leadership> = None;
+        if let Some(elector) = elector {
+            let name = self.lease_name();
+            self.metrics.leads(&name, false);
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => return parts.end(None).await,
+                why = parts.failed() => return parts.end(Some(why)).await,
+                gained = elector.acquire() => leadership = Some(gained),
+            }
+            self.metrics.leads(&name, true);
+        }
+        for prepared in leaders {
+            parts.controller(prepared);
+        }
+        self.start_tasks(&mut parts, &leading, true);
+        self.phase.send_replace(Phase::Working);
+        tracing::info!(operator = &*self.operator.name, "working");
+
+        let failure = tokio::select! {
+            biased;
+            () = shutdown.requested() => None,
+            why = parts.failed() => Some(why),
+            why = lost(leadership.as_mut()) => Some(Error::new(format!("not the leader any more: {why}"))),
+        };
+        self.phase.send_replace(Phase::Stopping);
+        let outcome = parts.end(failure).await;
+        if let Some(leadership) = leadership {
+            self.metrics.leads(&self.lease_name(), false);
+            // Only now: nothing of this replica writes any more.
+            if let Err(error) = leadership.release().await {
+                tracing::warn!(%error, "the lease was not released");
+            }
+        }
+        outcome
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut names: Vec<&str> =
+            self.operator.controllers.iter().map(|controller| controller.description.name.as_str()).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Error::terminal(format!(
+                "two controllers are named {:?}: give one of them another name with .named(..)",
+                pair[0]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn lease_name(&self) -> String {
+        let election = self.options.leader_election.as_ref();
+        election.map_or_else(|| self.operator.name.to_string(), |election| election.name.clone())
+    }
+
+    fn elector(&self) -> Result<Option<Elector>> {
+        let Some(options) = self.options.leader_election.clone() else { return Ok(None) };
+        let (clock, entropy) = (self.options.clock, self.options.entropy.clone());
+        Ok(Some(Elector::new(self.behind(Fence::open()), options, clock, entropy)?))
+    }
+
+    /// The client, with its writes behind a fence and its requests counted.
+    fn behind(&self, fence: Fence) -> Client {
+        let metrics = self.metrics.clone();
+        fenced(self.client.clone(), fence, Arc::new(move |method, code| metrics.request(method, code, "")))
+    }
+
+    async fn synced(&self, prepared: &mut Prepared) -> Result<()> {
+        if timeout(self.options.sync_timeout, &mut prepared.synced).await.is_ok() {
+            return Ok(());
+        }
+        let behind: Vec<String> = (prepared.health)()
+            .into_iter()
+            .filter(|(_, health)| !health.is_synced)
+            .map(|(name, health)| match health.trouble {
+                Some(trouble) => format!("{name}: {trouble}"),
+                None => format!("{name}: no answer yet"),
+            })
+            .collect();
+        Err(Error::new(format!(
+            "controller {} has not seen everything it watches within {:?}: {}",
+            prepared.name,
+            self.options.sync_timeout,
+            behind.join("; ")
+        )))
+    }
+
+    fn start_tasks(&self, work: &mut Work, client: &Client, needs_leadership: bool) {
+        for task in self.operator.tasks.iter().filter(|task| task.needs_leadership == needs_leadership) {
+            let cx = TaskContext {
+                client: client.clone(),
+                clock: self.options.clock,
+                shutdown: work.shutdown.clone(),
+            };
+            work.task(&task.name, (task.run)(cx));
+        }
+    }
+}
+
+/// Why the leadership was lost; never if there is none to lose.
+async fn lost(leadership: Option<&mut Leadership>) -> String {
+    match leadership {
+        Some(leadership) => leadership.lost().await.to_string(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Everything that runs, and how it is brought to its end.
+struct Work {
+    running: JoinSet<Result<()>>,
+    stop: Stop,
+    shutdown: Shutdown,
+    grace: Duration,
+}
+
+impl Work {
+    fn new(grace: Duration) -> Self {
+        let (stop, shutdown) = Stop::new();
+        Self { running: JoinSet::new(), stop, shutdown, grace }
+    }
+
+    fn controller(&mut self, prepared: Prepared) {
+        let run = (prepared.run)(self.shutdown.clone());
+        self.running.spawn(async move {
+            run.await;
+            Ok(())
+        });
+    }
+
+    fn task(&mut self, name: &str, run: impl Future<Output = Result<()>> + Send + 'static) {
+        let name = name.to_owned();
+        self.running.spawn(async move { run.await.map_err(|why| Error::new(format!("task {name}: {why}"))) });
+    }
+
+    /// Waits until something fails. What ends well is let go.
+    async fn failed(&mut self) -> Error {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error,
+                Some(Err(panic)) => return panic.into(),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Lets everything come to its end, but not for longer than the grace period.
+    async fn end(mut self, failure: Option<Error>) -> Result<()> {
+        self.stop.request();
+        let mut failure = failure;
+        let all = async {
+            while let Some(ended) = self.running.join_next().await {
+                let error = match ended {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => error,
+                    Err(panic) => panic.into(),
+                };
+                failure.get_or_insert(error);
+            }
+        };
+        if timeout(self.grace, all).await.is_err() {
+            tracing::warn!(grace = ?self.grace, "some reconciles did not end in time and were cut off");
+            self.running.abort_all();
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,121 @@
+//! An operator: a value that says what it is made of before anything runs.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+
+use crate::{
+    clock::Clock,
+    controller::Controller,
+    error::Result,
+    manager::{self, Options, Running},
+    rights::Rights,
+    shutdown::Shutdown,
+};
+
+/// An operator: its name and its controllers. It can be run any number of times, and described without running.
+///
+/// ```
+/// # use kubewright::{Context, Controller, Next, Operator, Reconciler, Result};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Nothing;
+/// # impl Reconciler<ConfigMap> for Nothing {
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Next> {
+/// #         Ok(Next::on_change())
+/// #     }
+/// # }
+/// let operator = Operator::new("example-operator")
+///     .controller(Controller::of_existing::<ConfigMap>().run(Nothing));
+/// ```
+pub struct Operator {
+    pub(crate) name: Arc<str>,
+    pub(crate) controllers: Vec<Controller>,
+    pub(crate) tasks: Vec<Task>,
+}
+
+/// Something an operator does besides its controllers.
+pub(crate) struct Task {
+    pub(crate) name: String,
+    pub(crate) needs_leadership: bool,
+    pub(crate) run: TaskFunction,
+}
+
+type TaskFunction =
+    Arc<dyn Fn(TaskContext) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
+
+/// What a task works with.
+#[derive(Clone)]
+pub struct TaskContext {
+    /// The client of the operator.
+    pub client: Client,
+    /// The time it is, as the operator sees it.
+    pub clock: Clock,
+    /// Asks the task to come to its end.
+    pub shutdown: Shutdown,
+}
+
+impl Operator {
+    /// An operator without controllers. Its name is also its field manager, and that of its lease.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into().into(), controllers: Vec::new(), tasks: Vec::new() }
+    }
+
+    /// Adds a controller.
+    #[must_use]
+    pub fn controller(mut self, controller: Controller) -> Self {
+        self.controllers.push(controller);
+        self
+    }
+
+    /// Adds something to be done besides, by the leader. If it fails, the operator ends; it may end well earlier.
+    #[must_use]
+    pub fn task<F, R>(self, name: impl Into<String>, run: F) -> Self
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.add_task(name.into(), true, run)
+    }
+
+    /// Like [`task`](Self::task), but in every replica.
+    #[must_use]
+    pub fn task_everywhere<F, R>(self, name: impl Into<String>, run: F) -> Self
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.add_task(name.into(), false, run)
+    }
+
+    fn add_task<F, R>(mut self, name: String, needs_leadership: bool, run: F) -> Self
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.tasks.push(Task { name, needs_leadership, run: Arc::new(move |cx| Box::pin(run(cx))) });
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The definitions of the kinds that it brings along.
+    pub fn definitions(&self) -> Vec<&CustomResourceDefinition> {
+        self.controllers.iter().filter_map(|controller| controller.description.definition.as_ref()).collect()
+    }
+
+    /// Everything it must be allowed to do, apart from leader election.
+    pub(crate) fn rights(&self) -> Rights {
+        let mut rights = Rights::default();
+        self.controllers.iter().for_each(|controller| rights.merge(&controller.description.rights));
+        rights
+    }
+
+    /// Runs it on tasks of the current runtime until the answer is stopped or dropped.
+    pub fn start(self, client: Client, options: Options) -> Running {
+        manager::start(self, client, options)
+    }
+}

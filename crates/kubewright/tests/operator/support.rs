@@ -1,0 +1,253 @@
+//! A server to test against, an operator to test with, and a client that writes down what is asked.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, DeploymentSpec},
+        core::v1::{
+            ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec,
+        },
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector},
+};
+use kube::{
+    Api, Client, CustomResource, CustomResourceExt as _, ResourceExt as _,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    client::Body,
+};
+use kubewright::{
+    Context, Controller, Kind, Next, Operator, Options, Reconciler, Result, clock::Clock, condition,
+    entropy::Entropy,
+};
+use kubewright_apiserver::ApiServer;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A site: a page, pods that serve it, and a service in front of them.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[kube(group = "test.kubewright.dev", version = "v1", kind = "Site", namespaced, status = "SiteStatus")]
+#[serde(rename_all = "camelCase")]
+pub struct SiteSpec {
+    pub image: String,
+    pub page: String,
+    pub replicas: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SiteStatus {
+    pub published: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+pub struct Publish;
+
+impl Reconciler<Site> for Publish {
+    async fn reconcile(&self, site: &Site, cx: &Context<Site>) -> Result<Next> {
+        cx.apply(page(site)).await?;
+        cx.apply(deployment(site)).await?;
+        cx.apply(service(site)).await?;
+        let published = condition("Published", true, "Applied", "all children are applied");
+        cx.status(SiteStatus { published: true, observed_generation: None, conditions: vec![published] })
+            .await?;
+        Ok(Next::on_change())
+    }
+}
+
+pub fn operator() -> Operator {
+    Operator::new("site-operator").controller(
+        Controller::of::<Site>().owns::<ConfigMap>().owns::<Deployment>().owns::<Service>().run(Publish),
+    )
+}
+
+fn named(site: &Site) -> ObjectMeta {
+    ObjectMeta { name: Some(site.name_any()), ..ObjectMeta::default() }
+}
+
+pub fn page(site: &Site) -> ConfigMap {
+    let data = [("index.html".to_owned(), site.spec.page.clone())].into();
+    ConfigMap { metadata: named(site), data: Some(data), ..ConfigMap::default() }
+}
+
+pub fn deployment(site: &Site) -> Deployment {
+    let labels = [("site".to_owned(), site.name_any())];
+    let container = Container {
+        name: "web".to_owned(),
+        image: Some(site.spec.image.clone()),
+        resources: Some(
+            serde_json::from_value(serde_json::json!({"requests": {"cpu": "0.1", "memory": "64Mi"}}))
+                .unwrap(),
+        ),
+        ..Container::default()
+    };
+    Deployment {
+        metadata: named(site),
+        spec: Some(DeploymentSpec {
+            replicas: site.spec.replicas,
+            selector: LabelSelector { match_labels: Some(labels.clone().into()), ..LabelSelector::default() },
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() }),
+                spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
+            },
+            ..DeploymentSpec::default()
+        }),
+        ..Deployment::default()
+    }
+}
+
+pub fn service(site: &Site) -> Service {
+    Service {
+        metadata: named(site),
+        spec: Some(ServiceSpec {
+            selector: Some([("site".to_owned(), site.name_any())].into()),
+            ports: Some(vec![ServicePort { port: 80, ..ServicePort::default() }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+pub fn site(name: &str) -> Site {
+    Site::new(name, SiteSpec { image: "nginx".to_owned(), page: "hello".to_owned(), replicas: Some(2) })
+}
+
+/// What a client was used for, in order: method and path with its query.
+pub type Requests = Arc<Mutex<Vec<(http::Method, String)>>>;
+
+/// What may happen to a request on its way.
+pub type Meddle = Arc<dyn Fn(&Request<Body>) -> bool + Send + Sync>;
+
+/// A client that writes requests down, and loses those that `cut` says.
+#[derive(Clone)]
+struct Recording {
+    client: Client,
+    requests: Requests,
+    cut: Meddle,
+}
+
+impl tower_service::Service<Request<Body>> for Recording {
+    type Response = Response<Body>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.requests.lock().push((request.method().clone(), request.uri().to_string()));
+        if (self.cut)(&request) {
+            return Box::pin(async { Err("cut off".into()) });
+        }
+        let client = self.client.clone();
+        Box::pin(async move { Ok(client.send(request).await?) })
+    }
+}
+
+/// One test: a namespace on a server, with the definition of sites.
+pub struct World {
+    pub client: Client,
+    pub namespace: String,
+    pub server: Option<ApiServer>,
+    pub requests: Requests,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let server = ApiServer::start().await.unwrap();
+        let client = server.client();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace = Namespace {
+            metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        let namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let apply = PatchParams::apply("test").force();
+        definitions.patch(Site::crd_name(), &apply, &Patch::Apply(Site::crd())).await.unwrap();
+        Self { client, namespace, server: Some(server), requests: Requests::default() }
+    }
+
+    /// The API of a kind in the namespace of the test.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Kind<Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A client whose requests are written down.
+    pub fn recorded(&self) -> Client {
+        self.meddled(Arc::new(|_| false))
+    }
+
+    /// A client whose requests are written down, and cut if `cut` says so.
+    pub fn meddled(&self, cut: Meddle) -> Client {
+        let service = Recording { client: self.client.clone(), requests: self.requests.clone(), cut };
+        Client::new(service, self.namespace.clone())
+    }
+
+    pub async fn create<K>(&self, object: &K) -> K
+    where
+        K: Kind<Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        self.api::<K>().create(&PostParams::default(), object).await.unwrap()
+    }
+
+    pub async fn merge<K>(&self, name: &str, change: serde_json::Value) -> K
+    where
+        K: Kind<Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap()
+    }
+
+    /// The writes that were written down, as method and last part of the path, and forgets them.
+    pub fn writes(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut *self.requests.lock());
+        let shown = |(method, uri): (http::Method, String)| {
+            let path = uri.split('?').next().unwrap_or_default();
+            let parts: Vec<&str> = path.split('/').collect();
+            let from = parts.iter().position(|part| *part == "namespaces").map_or(0, |at| at + 2);
+            format!("{method} {}", parts[from..].join("/"))
+        };
+        requests.into_iter().filter(|(method, _)| method != http::Method::GET).map(shown).collect()
+    }
+}
+
+/// Options for tests: the same run for the same seed.
+pub fn options() -> Options {
+    Options {
+        clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
+        entropy: Entropy::seeded(7),
+        ..Options::default()
+    }
+}
+
+/// Waits until something holds. Time is paused, so that waiting takes none.
+pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) {
+    for _ in 0..6000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not within a minute: {what}");
+}
+
+/// Lets everything that is going on come to rest.
+pub async fn rest() {
+    tokio::time::sleep(Duration::from_secs(30)).await;
+}
