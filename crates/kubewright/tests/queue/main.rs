@@ -429,6 +429,7 @@ async fn forgetting_a_key_takes_back_only_what_was_to_come() {
         taken.done(Outcome::Success);
     }
     assert_eq!(drain(&queue), [2]);
+    assert_eq!(queue.stats().delayed, 0);
 }
 
 #[tokio::test(start_paused = true)]
