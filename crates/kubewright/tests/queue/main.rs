@@ -346,10 +346,12 @@ async fn shutting_down_wakes_all_and_drops_what_waits() {
     let getters: Vec<_> = (0..8).map(|_| waiting(&queue)).collect();
     yield_now().await;
     queue.add(1, Normal);
+    let start = Instant::now();
     queue.shut_down();
     for getter in getters {
         assert_eq!(getter.await.unwrap(), None);
     }
+    assert_eq!(start.elapsed(), Duration::ZERO);
     queue.add(4, Normal);
     ended.done(Outcome::Success);
     failed.done(FAILED);
@@ -427,6 +429,7 @@ async fn forgetting_a_key_takes_back_only_what_was_to_come() {
         taken.done(Outcome::Success);
     }
     assert_eq!(drain(&queue), [2]);
+    assert_eq!(queue.stats().delayed, 0);
 }
 
 #[tokio::test(start_paused = true)]
