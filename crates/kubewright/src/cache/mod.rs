@@ -12,7 +12,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use kube::Client;
+use kube::{
+    Client,
+    core::{PartialObjectMeta, PartialObjectMetaExt as _},
+};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
@@ -25,7 +28,7 @@ pub use self::{
 };
 use crate::{
     entropy::Entropy,
-    kind::{Key, Kind, KindName, Seen},
+    kind::{Key, Kind, KindName, Seen, uid},
 };
 
 /// The cache of one operator.
@@ -47,6 +50,8 @@ struct Running {
     informer: Weak<dyn Any + Send + Sync>,
     name: KindName,
     describe: fn(&(dyn Any + Send + Sync)) -> Option<(usize, Health)>,
+    /// Takes an object out by its UID, whether it is kept whole or only its metadata is.
+    bury: fn(&(dyn Any + Send + Sync), &Key, &str),
 }
 
 /// A watch and what it has seen. It ends with the last that holds it.
@@ -117,6 +122,11 @@ impl Cache {
                     let store = &any.downcast_ref::<Informer<K>>()?.store;
                     Some((store.len(), store.health().borrow().clone()))
                 },
+                bury: |any, key, uid| {
+                    if let Some(informer) = any.downcast_ref::<Informer<K>>() {
+                        informer.store.bury(key, uid);
+                    }
+                },
             },
         );
         informer
@@ -124,16 +134,20 @@ impl Cache {
 
     /// Passes the answer to an own write on to all watches of the kind, so that it is seen at once.
     pub(crate) fn wrote<K: Kind>(&self, object: &K) {
-        for store in self.stores::<K>() {
-            if store.admits(object) {
-                store.observe(object.clone());
-            }
-        }
+        self.stores::<K>().iter().for_each(|store| store.wrote(object));
+        let metadata = object.meta().clone().into_response_partial::<K>();
+        self.stores::<PartialObjectMeta<K>>().iter().for_each(|store| store.wrote(&metadata));
     }
 
     /// Tells all watches of the kind that an object has gone by an own delete.
     pub(crate) fn deleted<K: Kind>(&self, object: &K) {
-        self.stores::<K>().iter().for_each(|store| store.bury(object));
+        let (name, key) = (KindName::of::<K>(), Key::of(object));
+        let informers: Vec<_> = {
+            let running = self.0.running.lock();
+            let of_kind = running.values().filter(|running| running.name == name);
+            of_kind.filter_map(|running| Some((running.bury, running.informer.upgrade()?))).collect()
+        };
+        informers.iter().for_each(|(bury, informer)| bury(&**informer, &key, uid(object)));
     }
 
     fn stores<K: Kind>(&self) -> Vec<Arc<Store<K>>> {
@@ -214,11 +228,6 @@ impl<K: Kind> View<K> {
             })
             .collect();
         Subscription(ends)
-    }
-
-    /// Everything once more, as if it were first seen.
-    pub(crate) fn replay(&self) {
-        self.stores().for_each(|store| store.replay());
     }
 
     /// Waits until everything was seen once.
