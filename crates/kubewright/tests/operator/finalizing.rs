@@ -1,11 +1,18 @@
 //! Finalizers: there before there is anything to clean up, and gone only when all is cleaned up.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kubewright::{Controller, Error, Finalized, Finalizer, Finalizing, Next, Result};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, Site, World, doing, only, options, page, rest, site};
@@ -22,14 +29,14 @@ enum Step {
 struct Stepwise {
     name: &'static str,
     steps: Vec<Step>,
-    taken: std::sync::atomic::AtomicUsize,
+    taken: AtomicUsize,
     log: Log,
     start: Instant,
 }
 
 impl Finalizer<Site> for Stepwise {
     async fn finalize(&self, site: &Site, cx: Finalizing<Site>) -> Result<Finalized> {
-        let at = self.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let at = self.taken.fetch_add(1, Ordering::Relaxed);
         assert!(site.metadata.deletion_timestamp.is_some());
         assert!(site.metadata.managed_fields.is_none(), "as the cache keeps it");
         self.log.add(format!("{} at {}", self.name, self.start.elapsed().as_secs()));
@@ -64,7 +71,6 @@ fn controller(finalizers: impl IntoIterator<Item = Arc<Stepwise>>) -> Controller
 async fn a_finalizer_is_set_before_the_first_child_and_taken_off_when_it_is_done() {
     let world = World::new().await;
     let log = Log::default();
-    let patches: Arc<parking_lot::Mutex<Vec<Vec<u8>>>> = Arc::default();
     let operator = only(controller([stepwise("storage", &[Step::Done], &log)]));
     let _running = operator.start(world.recorded(), options());
     world.create(&site("shop")).await;
@@ -78,7 +84,6 @@ async fn a_finalizer_is_set_before_the_first_child_and_taken_off_when_it_is_done
     assert_eq!(log.take().len(), 1);
     assert_eq!(world.writes(), ["PATCH sites/shop"]);
     assert!(world.api::<Site>().get_opt("shop").await.unwrap().is_none());
-    drop(patches);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,23 +127,32 @@ async fn a_finalizer_that_fails_is_tried_again_and_the_object_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_never_put_on_another_object_of_the_same_name() {
+async fn a_finalizer_is_only_set_on_the_object_that_was_seen_and_as_it_was_seen() {
     let world = World::new().await;
-    let log = Log::default();
-    let operator = only(controller([stepwise("storage", &[Step::Done], &log)]));
-    let mut running = operator.start(world.recorded(), options());
+    let is_refused = Arc::new(AtomicBool::new(true));
+    let refused = is_refused.clone();
+    let client = world.meddled(Arc::new(move |request| {
+        request.method() == http::Method::PATCH && refused.load(Ordering::Relaxed)
+    }));
+    let operator = only(controller([stepwise("storage", &[Step::Done], &Log::default())]));
+    let mut running = operator.start(client, options());
     running.working().await.unwrap();
-    world.create(&site("shop")).await;
+    world.create(&site("changed")).await;
+    world.create(&site("replaced")).await;
     rest().await;
-    // The operator does not see that the object is replaced while it takes its finalizer off.
+    // The operator has seen both, and does not see what becomes of them.
     world.line.hold();
+    world.merge::<Site>("changed", json!({"metadata": {"finalizers": ["someone.else/keeps"]}})).await;
+    world.delete::<Site>("replaced").await;
+    world.create(&site("replaced")).await;
+    is_refused.store(false, Ordering::Relaxed);
+    rest().await;
     let sites = world.api::<Site>();
-    world.delete::<Site>("shop").await;
-    world.merge::<Site>("shop", serde_json::json!({"metadata": {"finalizers": null}})).await;
-    let replaced = world.create(&site("shop")).await;
+    assert_eq!(sites.get("changed").await.unwrap().finalizers(), ["someone.else/keeps"]);
+    assert!(sites.get("replaced").await.unwrap().finalizers().is_empty());
     world.line.open();
     rest().await;
-    let shop = sites.get("shop").await.unwrap();
-    assert_eq!((shop.uid(), shop.finalizers().len()), (replaced.uid(), 1));
-    assert!(shop.metadata.deletion_timestamp.is_none());
+    let both = ["someone.else/keeps", "test.kubewright.dev/storage"];
+    assert_eq!(sites.get("changed").await.unwrap().finalizers(), both);
+    assert_eq!(sites.get("replaced").await.unwrap().finalizers(), ["test.kubewright.dev/storage"]);
 }
