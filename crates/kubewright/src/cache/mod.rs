@@ -252,3 +252,81 @@ impl Drop for Subscription {
         self.0.drain(..).for_each(|end| end());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Poll},
+    };
+
+    use futures_util::stream;
+    use http::{Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A server that never tells anything, and knows how many are listening.
+    #[derive(Clone, Default)]
+    struct Silent(Arc<AtomicUsize>);
+
+    struct Listener(Arc<AtomicUsize>);
+
+    impl Drop for Listener {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl tower_service::Service<Request<Body>> for Silent {
+        type Response = Response<StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let listener = Listener(self.0.clone());
+            let silence = stream::once(async move {
+                let _listener = listener;
+                std::future::pending().await
+            });
+            ready(Ok(Response::new(StreamBody::new(Box::pin(silence)))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_is_shared_and_ends_with_the_last_that_wants_it() {
+        let server = Silent::default();
+        let client = Client::new(server.clone(), "default");
+        let cache = Cache::new(client, Entropy::seeded(1), "manager", Vec::new());
+        let listening = async || {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            server.0.load(Ordering::Relaxed)
+        };
+        let one = cache.view(&Watch::<ConfigMap>::new());
+        let other = cache.view(&Watch::<ConfigMap>::new());
+        let subscription = other.subscribe(Arc::new(|_| {}));
+        assert_eq!(listening().await, 1);
+        let secrets = cache.view(&Watch::<Secret>::new());
+        let selected = cache.view(&Watch::<ConfigMap>::new().labels("a=b"));
+        assert_eq!(listening().await, 3);
+        drop((one, secrets, selected));
+        assert_eq!(listening().await, 1);
+        drop(other);
+        assert_eq!(listening().await, 1, "a subscription wants it, too");
+        drop(subscription);
+        assert_eq!(listening().await, 0);
+        assert!(cache.watches().is_empty());
+        let _again = cache.view(&Watch::<ConfigMap>::new());
+        assert_eq!(listening().await, 1);
+    }
+}

@@ -413,3 +413,103 @@ impl<K: Kind> State<K> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::cache::Watch;
+
+    fn store(watch: Watch<ConfigMap>) -> Store<ConfigMap> {
+        Store::new(watch.selection, "manager".into())
+    }
+
+    fn map(uid: &str, revision: u64) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("map".to_owned());
+        map.metadata.uid = Some(uid.to_owned());
+        map.metadata.resource_version = Some(revision.to_string());
+        map
+    }
+
+    /// A store that has seen everything up to a revision.
+    fn synced(watch: Watch<ConfigMap>, revision: u64) -> Store<ConfigMap> {
+        let store = store(watch);
+        store.begin();
+        store.finish(revision);
+        store
+    }
+
+    fn known(store: &Store<ConfigMap>) -> Option<u64> {
+        store.get(&Key::cluster("map")).map(|map| revision(&*map))
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_watch_has_told_of_the_deletion_brings_nothing_back() {
+        let store = synced(Watch::new(), 1);
+        store.observe(map("a", 5));
+        store.vanish(&map("a", 6));
+        store.wrote(&map("a", 5));
+        assert_eq!(known(&store), None);
+    }
+
+    #[test]
+    fn what_was_written_and_deleted_while_everything_is_read_is_gone_at_its_end() {
+        let store = synced(Watch::new(), 1);
+        store.begin();
+        store.wrote(&map("a", 5));
+        assert_eq!(known(&store), Some(5));
+        store.finish(6);
+        assert_eq!(known(&store), None, "the list, which is newer, does not have it");
+        store.begin();
+        store.wrote(&map("b", 9));
+        store.finish(8);
+        assert_eq!(known(&store), Some(9), "the list is older");
+    }
+
+    #[test]
+    fn an_older_object_of_the_same_name_does_not_replace_a_newer_one() {
+        let store = synced(Watch::new(), 1);
+        store.wrote(&map("new", 9));
+        store.observe(map("old", 5));
+        store.vanish(&map("old", 6));
+        assert_eq!(known(&store), Some(9));
+    }
+
+    #[test]
+    fn a_deleted_object_stays_gone_until_the_watch_knows_and_is_then_forgotten() {
+        let store = synced(Watch::new(), 1);
+        store.observe(map("a", 5));
+        store.bury(&Key::cluster("map"), "another");
+        assert_eq!(known(&store), Some(5));
+        store.bury(&Key::cluster("map"), "a");
+        store.observe(map("a", 6));
+        assert_eq!(known(&store), None);
+        store.vanish(&map("a", 7));
+        assert!(store.state.read().buried.is_empty());
+        store.observe(map("b", 8));
+        store.bury(&Key::cluster("map"), "b");
+        store.begin();
+        store.finish(20);
+        assert!(store.state.read().buried.is_empty(), "the event was missed, the list knows");
+    }
+
+    #[test]
+    fn an_own_write_leaves_a_selection_at_once_and_may_come_back_later() {
+        let store = synced(Watch::new().labels("colour=red"), 1);
+        let coloured = |colour: &str, revision: u64| {
+            let mut map = map("a", revision);
+            map.metadata.labels = Some([("colour".to_owned(), colour.to_owned())].into());
+            map
+        };
+        store.observe(coloured("red", 5));
+        store.wrote(&coloured("blue", 7));
+        assert_eq!(known(&store), None);
+        store.observe(coloured("red", 6));
+        assert_eq!(known(&store), None, "that was before");
+        store.wrote(&coloured("red", 9));
+        store.vanish(&coloured("blue", 7));
+        assert_eq!(known(&store), Some(9), "that was before, too");
+    }
+}

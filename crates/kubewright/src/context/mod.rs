@@ -140,6 +140,27 @@ impl<K: Kind> Reader<K> {
 
     /// Deletes an object that was seen, and only that one: a new object of the same name stays. Its children go
     /// along in the background. An object that has gone already is fine.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Context, Result};
+    /// # async fn example(cx: &Context<ConfigMap>) -> Result<()> {
+    /// for seen in cx.children::<ConfigMap>()? {
+    ///     cx.delete(&seen).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// What was made up can't be deleted:
+    ///
+    /// ```compile_fail,E0308
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Context, Result};
+    /// # async fn example(cx: &Context<ConfigMap>) -> Result<()> {
+    /// cx.delete(&ConfigMap::default()).await
+    /// # }
+    /// ```
     pub async fn delete<C: Kind>(&self, object: &Seen<C>) -> Result<()> {
         let left = request::delete::<C>(&self.shared.client, &Key::of(&**object), uid(&**object)).await?;
         match left {

@@ -143,6 +143,20 @@ impl<K: Kind> Builder<K> {
     }
 
     /// The objects own others of this kind: a change of one reconciles the owner that is its controller.
+    ///
+    /// An object outside of namespaces may own any other; one in a namespace owns no object outside of them:
+    ///
+    /// ```compile_fail,E0277
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    /// # use kubewright::Controller;
+    /// let builder = Controller::of_existing::<ConfigMap>().owns::<Namespace>();
+    /// ```
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    /// # use kubewright::Controller;
+    /// let builder = Controller::of_existing::<Namespace>().owns::<ConfigMap>();
+    /// ```
     #[must_use]
     pub fn owns<C: Kind>(self) -> Self
     where
