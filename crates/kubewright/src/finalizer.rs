@@ -18,6 +18,38 @@ impl<K: Kind, F: Finalizer<K>> Finalizer<K> for Arc<F> {
 
 /// What a finalizer works with. It can look, delete and report, but it applies nothing: what it made would be
 /// left behind. Saying that it is done takes it away, so that nothing can follow.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use kubewright::{Finalized, Finalizing, Result};
+/// async fn finalize(cx: Finalizing<ConfigMap>) -> Result<Finalized> {
+///     for child in cx.children::<ConfigMap>()? {
+///         cx.delete(&child).await?;
+///     }
+///     Ok(cx.done())
+/// }
+/// ```
+///
+/// Nothing is done after it is done, and nothing is applied:
+///
+/// ```compile_fail,E0382
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use kubewright::{Finalized, Finalizing, Result};
+/// async fn finalize(cx: Finalizing<ConfigMap>) -> Result<Finalized> {
+///     let done = cx.done();
+///     cx.children::<ConfigMap>()?;
+///     Ok(done)
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use kubewright::{Finalized, Finalizing, Result};
+/// async fn finalize(cx: Finalizing<ConfigMap>) -> Result<Finalized> {
+///     cx.apply(ConfigMap::default()).await?;
+///     Ok(cx.done())
+/// }
+/// ```
 pub struct Finalizing<K: Kind>(Context<K>);
 
 impl<K: Kind> Finalizing<K> {

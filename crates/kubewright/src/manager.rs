@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
@@ -69,7 +69,8 @@ pub enum Phase {
 /// A running operator. Dropping it is like a crash: everything ends at once, wherever it is.
 #[must_use = "the operator ends when this is dropped"]
 pub struct Running {
-    task: JoinHandle<Result<()>>,
+    /// Nothing once its end was told.
+    task: Option<JoinHandle<Result<()>>>,
     stop: Stop,
     phase: watch::Receiver<Phase>,
     metrics: Metrics,
@@ -95,12 +96,12 @@ impl Running {
         self.metrics.text()
     }
 
-    /// Waits until it ends by itself, which it only does if something fails.
+    /// Waits until it ends by itself, which it only does if something fails. Why it has ended is told once.
     pub async fn ended(&mut self) -> Result<()> {
-        match (&mut self.task).await {
-            Ok(outcome) => outcome,
-            Err(panic) => Err(panic.into()),
-        }
+        let Some(task) = &mut self.task else { return Ok(()) };
+        let outcome = task.await;
+        self.task = None;
+        outcome.unwrap_or_else(|panic| Err(panic.into()))
     }
 
     /// Asks it to end: running reconciles come to theirs, and the lease is released.
@@ -112,7 +113,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -121,7 +124,7 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let (tell, phase) = watch::channel(Phase::Syncing);
     let metrics = Metrics::new();
     let manager = Manager { operator, client, options, metrics: metrics.clone(), phase: tell };
-    Running { task: tokio::spawn(manager.run(shutdown)), stop, phase, metrics }
+    Running { task: Some(tokio::spawn(manager.run(shutdown))), stop, phase, metrics }
 }
 
 struct Manager {
@@ -167,9 +170,9 @@ impl Manager {
 
         let mut parts = Work::new(self.options.grace);
         let synced = async {
-            let mut ready = Vec::new();
+            let (mut ready, deadline) = (Vec::new(), Instant::now() + self.options.sync_timeout);
             for mut prepared in others.into_iter().chain(leaders) {
-                self.synced(&mut prepared).await?;
+                self.synced(&mut prepared, deadline).await?;
                 ready.push(prepared);
             }
             Ok::<_, Error>(ready)
@@ -253,8 +256,8 @@ impl Manager {
         fenced(self.client.clone(), fence, Arc::new(move |method, code| metrics.request(method, code, "")))
     }
 
-    async fn synced(&self, prepared: &mut Prepared) -> Result<()> {
-        if timeout(self.options.sync_timeout, &mut prepared.synced).await.is_ok() {
+    async fn synced(&self, prepared: &mut Prepared, deadline: Instant) -> Result<()> {
+        if timeout_at(deadline, &mut prepared.synced).await.is_ok() {
             return Ok(());
         }
         let behind: Vec<String> = (prepared.health)()
@@ -348,7 +351,7 @@ impl Work {
         };
         if timeout(self.grace, all).await.is_err() {
             tracing::warn!(grace = ?self.grace, "some reconciles did not end in time and were cut off");
-            self.running.abort_all();
+            self.running.shutdown().await;
         }
         failure.map_or(Ok(()), Err)
     }

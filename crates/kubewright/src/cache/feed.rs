@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::store::Store;
 use crate::{
     entropy::Entropy,
-    kind::{Kind, KindName, revision},
+    kind::{Kind, KindName},
 };
 
 /// How long the server lets a watch run.
@@ -199,7 +199,8 @@ impl<K: Kind> Feed<K> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let dead = Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + PATIENCE;
-        let events = self.client.request_events::<Box<RawValue>>(request).await?;
+        let asked = timeout_at(dead, self.client.request_events::<Box<RawValue>>(request)).await;
+        let events = asked.map_err(|_| Break::Ended)??;
         let mut events = std::pin::pin!(events);
         if self.place.is_some() {
             self.store.trouble(None);
@@ -214,7 +215,7 @@ impl<K: Kind> Feed<K> {
         let place = match event {
             WatchEvent::Added(text) | WatchEvent::Modified(text) => match self.decode(&text) {
                 Some(object) => {
-                    let place = revision(&object).to_string();
+                    let place = object.meta().resource_version.clone().unwrap_or_default();
                     self.store.observe(object);
                     place
                 }
@@ -238,7 +239,7 @@ impl<K: Kind> Feed<K> {
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         };
         // Before the end of the initial events, revisions are those of the objects, in no order.
-        if self.place.is_some() {
+        if self.place.is_some() && !place.is_empty() {
             self.place = Some(place);
         }
         Ok(())

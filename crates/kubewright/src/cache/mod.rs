@@ -12,7 +12,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use kube::Client;
+use kube::{
+    Client,
+    core::{PartialObjectMeta, PartialObjectMetaExt as _},
+};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
@@ -25,7 +28,7 @@ pub use self::{
 };
 use crate::{
     entropy::Entropy,
-    kind::{Key, Kind, KindName, Seen},
+    kind::{Key, Kind, KindName, Seen, uid},
 };
 
 /// The cache of one operator.
@@ -47,6 +50,8 @@ struct Running {
     informer: Weak<dyn Any + Send + Sync>,
     name: KindName,
     describe: fn(&(dyn Any + Send + Sync)) -> Option<(usize, Health)>,
+    /// Takes an object out by its UID, whether it is kept whole or only its metadata is.
+    bury: fn(&(dyn Any + Send + Sync), &Key, &str),
 }
 
 /// A watch and what it has seen. It ends with the last that holds it.
@@ -117,6 +122,11 @@ impl Cache {
                     let store = &any.downcast_ref::<Informer<K>>()?.store;
                     Some((store.len(), store.health().borrow().clone()))
                 },
+                bury: |any, key, uid| {
+                    if let Some(informer) = any.downcast_ref::<Informer<K>>() {
+                        informer.store.bury(key, uid);
+                    }
+                },
             },
         );
         informer
@@ -124,16 +134,20 @@ impl Cache {
 
     /// Passes the answer to an own write on to all watches of the kind, so that it is seen at once.
     pub(crate) fn wrote<K: Kind>(&self, object: &K) {
-        for store in self.stores::<K>() {
-            if store.admits(object) {
-                store.observe(object.clone());
-            }
-        }
+        self.stores::<K>().iter().for_each(|store| store.wrote(object));
+        let metadata = object.meta().clone().into_response_partial::<K>();
+        self.stores::<PartialObjectMeta<K>>().iter().for_each(|store| store.wrote(&metadata));
     }
 
     /// Tells all watches of the kind that an object has gone by an own delete.
     pub(crate) fn deleted<K: Kind>(&self, object: &K) {
-        self.stores::<K>().iter().for_each(|store| store.bury(object));
+        let (name, key) = (KindName::of::<K>(), Key::of(object));
+        let informers: Vec<_> = {
+            let running = self.0.running.lock();
+            let of_kind = running.values().filter(|running| running.name == name);
+            of_kind.filter_map(|running| Some((running.bury, running.informer.upgrade()?))).collect()
+        };
+        informers.iter().for_each(|(bury, informer)| bury(&**informer, &key, uid(object)));
     }
 
     fn stores<K: Kind>(&self) -> Vec<Arc<Store<K>>> {
@@ -216,11 +230,6 @@ impl<K: Kind> View<K> {
         Subscription(ends)
     }
 
-    /// Everything once more, as if it were first seen.
-    pub(crate) fn replay(&self) {
-        self.stores().for_each(|store| store.replay());
-    }
-
     /// Waits until everything was seen once.
     pub(crate) async fn synced(&self) {
         for store in self.stores() {
@@ -241,5 +250,83 @@ pub(crate) struct Subscription(Vec<Box<dyn FnOnce() + Send + Sync>>);
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.0.drain(..).for_each(|end| end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Poll},
+    };
+
+    use futures_util::stream;
+    use http::{Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A server that never tells anything, and knows how many are listening.
+    #[derive(Clone, Default)]
+    struct Silent(Arc<AtomicUsize>);
+
+    struct Listener(Arc<AtomicUsize>);
+
+    impl Drop for Listener {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl tower_service::Service<Request<Body>> for Silent {
+        type Response = Response<StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let listener = Listener(self.0.clone());
+            let silence = stream::once(async move {
+                let _listener = listener;
+                std::future::pending().await
+            });
+            ready(Ok(Response::new(StreamBody::new(Box::pin(silence)))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_is_shared_and_ends_with_the_last_that_wants_it() {
+        let server = Silent::default();
+        let client = Client::new(server.clone(), "default");
+        let cache = Cache::new(client, Entropy::seeded(1), "manager", Vec::new());
+        let listening = async || {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            server.0.load(Ordering::Relaxed)
+        };
+        let one = cache.view(&Watch::<ConfigMap>::new());
+        let other = cache.view(&Watch::<ConfigMap>::new());
+        let subscription = other.subscribe(Arc::new(|_| {}));
+        assert_eq!(listening().await, 1);
+        let secrets = cache.view(&Watch::<Secret>::new());
+        let selected = cache.view(&Watch::<ConfigMap>::new().labels("a=b"));
+        assert_eq!(listening().await, 3);
+        drop((one, secrets, selected));
+        assert_eq!(listening().await, 1);
+        drop(other);
+        assert_eq!(listening().await, 1, "a subscription wants it, too");
+        drop(subscription);
+        assert_eq!(listening().await, 0);
+        assert!(cache.watches().is_empty());
+        let _again = cache.view(&Watch::<ConfigMap>::new());
+        assert_eq!(listening().await, 1);
     }
 }

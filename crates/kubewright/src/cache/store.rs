@@ -3,11 +3,12 @@
 //! never unseen by a watch that lags behind.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::{
@@ -54,6 +55,8 @@ pub struct Health {
 /// The objects of one watch.
 pub(crate) struct Store<K> {
     state: RwLock<State<K>>,
+    /// Held from a change until all are told of it, so that they are told in the order of the changes.
+    telling: Mutex<()>,
     subscribers: RwLock<BTreeMap<u64, Subscriber<K>>>,
     health: watch::Sender<Health>,
     selection: Selection<K>,
@@ -64,8 +67,10 @@ pub(crate) struct Store<K> {
 struct State<K> {
     objects: BTreeMap<Key, Entry<K>>,
     indexes: Indexes<K>,
-    /// Objects this operator has deleted, until the watch has seen it, too.
-    buried: BTreeSet<String>,
+    /// Objects, by UID, that left by an own write, until the watch has seen it, too.
+    buried: BTreeMap<String, Grave>,
+    /// The revision up to which the watch has told everything: an own write that is not newer is no news.
+    reached: u64,
     /// Counts full synchronisations, so that what one of them did not see is known to be gone.
     round: u32,
     is_syncing: bool,
@@ -75,8 +80,17 @@ struct State<K> {
 struct Entry<K> {
     object: Arc<K>,
     revision: u64,
+    /// The synchronisation that last saw it; zero if only an own write has told of it.
     round: u32,
     applied: Option<Box<Applied>>,
+}
+
+/// What keeps the watch, while it lags behind, from bringing an object back.
+struct Grave {
+    /// States up to this revision are past.
+    until: u64,
+    /// A synchronisation that began later knows of it.
+    round: u32,
 }
 
 /// What this operator has applied to an object, as the server remembers it.
@@ -93,13 +107,21 @@ impl<K: Kind> Store<K> {
         let state = State {
             objects: BTreeMap::new(),
             indexes: Indexes::default(),
-            buried: BTreeSet::new(),
+            buried: BTreeMap::new(),
+            reached: 0,
             round: 0,
             is_syncing: false,
             subscriptions: 0,
         };
         let health = watch::Sender::new(Health::default());
-        Self { state: RwLock::new(state), subscribers: RwLock::default(), health, selection, manager }
+        Self {
+            state: RwLock::new(state),
+            telling: Mutex::default(),
+            subscribers: RwLock::default(),
+            health,
+            selection,
+            manager,
+        }
     }
 
     pub(super) fn selection(&self) -> &Selection<K> {
@@ -120,6 +142,7 @@ impl<K: Kind> Store<K> {
 
     /// Calls `subscriber` with everything that is there, and from then on with every change.
     pub(crate) fn subscribe(&self, subscriber: Subscriber<K>) -> u64 {
+        let _telling = self.telling.lock();
         let mut state = self.state.write();
         state.subscriptions += 1;
         let id = state.subscriptions;
@@ -200,17 +223,6 @@ impl<K: Kind> Store<K> {
         self.state.read().objects.len()
     }
 
-    /// Tells all subscribers of everything again, as if it were first seen.
-    pub(crate) fn replay(&self) {
-        for object in self.list(None) {
-            self.tell(&Change {
-                old: Some(object.clone().into_arc()),
-                new: Some(object.into_arc()),
-                is_initial: true,
-            });
-        }
-    }
-
     /// A full synchronisation begins: what it does not see until it ends has gone.
     pub(super) fn begin(&self) {
         let mut state = self.state.write();
@@ -220,9 +232,12 @@ impl<K: Kind> Store<K> {
 
     /// A full synchronisation has ended at a revision.
     pub(super) fn finish(&self, revision: u64) {
+        let _telling = self.telling.lock();
         let mut state = self.state.write();
         let round = state.round;
         state.is_syncing = false;
+        state.reached = state.reached.max(revision);
+        state.buried.retain(|_, grave| grave.round >= round);
         // What is newer than the list was written meanwhile; the watch will tell of it.
         let gone: Vec<Key> = state
             .objects
@@ -230,28 +245,99 @@ impl<K: Kind> Store<K> {
             .filter(|(_, entry)| entry.round != round && entry.revision <= revision)
             .map(|(key, _)| key.clone())
             .collect();
-        let changes: Vec<Change<K>> = gone.iter().filter_map(|key| state.remove(key, false)).collect();
+        let changes: Vec<Change<K>> = gone.iter().filter_map(|key| state.remove(key)).collect();
         drop(state);
         changes.iter().for_each(|change| self.tell(change));
         self.health.send_replace(Health { is_synced: true, trouble: None });
     }
 
-    /// The watch, or an answer to an own write, has told of an object.
-    pub(crate) fn observe(&self, mut object: K) {
+    /// The watch has told of an object.
+    pub(super) fn observe(&self, object: K) {
+        let _telling = self.telling.lock();
+        let mut state = self.state.write();
+        let round = state.round;
+        if !state.is_syncing {
+            state.reached = state.reached.max(revision(&object));
+        }
+        let is_initial = state.is_syncing && !self.health.borrow().is_synced;
+        let change = self.put(&mut state, object, round, is_initial);
+        drop(state);
+        self.tell_if_any(change);
+    }
+
+    /// The watch has told that an object has gone, or is no longer one of those selected.
+    pub(super) fn vanish(&self, object: &K) {
+        let _telling = self.telling.lock();
+        let mut state = self.state.write();
+        let at = revision(object);
+        if !state.is_syncing {
+            state.reached = state.reached.max(at);
+        }
+        if state.buried.get(uid(object)).is_some_and(|grave| grave.until == u64::MAX || grave.until <= at) {
+            state.buried.remove(uid(object));
+        }
+        let key = Key::of(object);
+        // A newer state is from an own write that the watch has yet to tell of.
+        let is_past = state.objects.get(&key).is_some_and(|entry| entry.revision <= at);
+        let change = if is_past { state.remove(&key) } else { None };
+        drop(state);
+        self.tell_if_any(change);
+    }
+
+    /// An own write was answered with an object.
+    pub(super) fn wrote(&self, object: &K) {
+        let _telling = self.telling.lock();
+        let mut state = self.state.write();
+        let (key, at) = (Key::of(object), revision(object));
+        // The watch was faster, and may have told of a deletion since.
+        if at <= state.reached {
+            return;
+        }
+        let known = state.objects.get(&key).map(|entry| (entry.round, entry.revision));
+        let change = if self.selection.admits(object) {
+            // Only the server can judge fields.
+            if known.is_none() && self.selection.fields.is_some() {
+                return;
+            }
+            // Not as seen by a synchronisation that is going on: it may have been deleted before that.
+            let round = known.map_or(0, |(round, _)| round);
+            self.put(&mut state, object.clone(), round, false)
+        } else if known.is_some_and(|(_, revision)| revision < at) {
+            state.bury(uid(object), at);
+            state.remove(&key)
+        } else {
+            None
+        };
+        drop(state);
+        self.tell_if_any(change);
+    }
+
+    /// This operator has deleted the object with this UID; the watch may still tell of it for a while.
+    pub(super) fn bury(&self, key: &Key, dead: &str) {
+        let _telling = self.telling.lock();
+        let mut state = self.state.write();
+        if state.objects.get(key).is_none_or(|entry| uid(&*entry.object) != dead) {
+            return;
+        }
+        state.bury(dead, u64::MAX);
+        let change = state.remove(key);
+        drop(state);
+        self.tell_if_any(change);
+    }
+
+    /// Keeps an object if it is newer than what is known.
+    fn put(&self, state: &mut State<K>, mut object: K, round: u32, is_initial: bool) -> Option<Change<K>> {
         let revision = revision(&object);
         let applied = self.trim(&mut object);
         let key = Key::of(&object);
-        let mut state = self.state.write();
-        let round = state.round;
-        if state.buried.contains(uid(&object)) {
-            return;
+        if state.buried.get(uid(&object)).is_some_and(|grave| revision <= grave.until) {
+            return None;
         }
-        let is_initial = state.is_syncing && !self.health.borrow().is_synced;
         let object = Arc::new(object);
         let change = match state.objects.get_mut(&key) {
-            Some(entry) if entry.revision >= revision && uid(&*entry.object) == uid(&*object) => {
+            Some(entry) if entry.revision >= revision => {
                 entry.round = round;
-                return;
+                return None;
             }
             Some(entry) => {
                 let settled = applied
@@ -270,43 +356,7 @@ impl<K: Kind> Store<K> {
             }
         };
         state.indexes.add(&key, &object);
-        drop(state);
-        self.tell(&change);
-    }
-
-    /// The watch has told that an object has gone.
-    pub(super) fn vanish(&self, object: &K) {
-        let mut state = self.state.write();
-        state.buried.remove(uid(object));
-        let key = Key::of(object);
-        let is_same =
-            |entry: &Entry<K>| uid(&*entry.object) == uid(object) || entry.revision <= revision(object);
-        let change = match state.objects.get(&key).is_some_and(is_same) {
-            true => state.remove(&key, false),
-            false => None,
-        };
-        drop(state);
-        if let Some(change) = change {
-            self.tell(&change);
-        }
-    }
-
-    /// This operator has deleted an object; the watch may still tell of it for a while.
-    pub(crate) fn bury(&self, object: &K) {
-        let mut state = self.state.write();
-        let key = Key::of(object);
-        let is_same = state.objects.get(&key).is_some_and(|entry| uid(&*entry.object) == uid(object));
-        let change = if is_same { state.remove(&key, true) } else { None };
-        drop(state);
-        if let Some(change) = change {
-            self.tell(&change);
-        }
-    }
-
-    /// Whether objects like this one belong here. Fields can only be judged by the server.
-    pub(crate) fn admits(&self, object: &K) -> bool {
-        self.selection.admits(object)
-            && (self.selection.fields.is_none() || self.get(&Key::of(object)).is_some())
+        Some(change)
     }
 
     /// Takes out what nobody reads, and keeps what this operator itself has applied.
@@ -327,19 +377,32 @@ impl<K: Kind> Store<K> {
         Some(Box::new(Applied { fields, settled: None }))
     }
 
+    fn tell_if_any(&self, change: Option<Change<K>>) {
+        if let Some(change) = change {
+            self.tell(&change);
+        }
+    }
+
+    /// A predicate that panics costs its own controller this one change, not everybody the watch.
     fn tell(&self, change: &Change<K>) {
         let subscribers: Vec<Subscriber<K>> = self.subscribers.read().values().cloned().collect();
-        subscribers.iter().for_each(|subscriber| subscriber(change));
+        for subscriber in subscribers {
+            if catch_unwind(AssertUnwindSafe(|| subscriber(change))).is_err() {
+                let object = Key::of(&**change.object());
+                tracing::error!(kind = %K::kind(&()), %object, "a predicate panicked: the change is left out");
+            }
+        }
     }
 }
 
 impl<K: Kind> State<K> {
-    fn remove(&mut self, key: &Key, buries: bool) -> Option<Change<K>> {
+    fn bury(&mut self, uid: &str, until: u64) {
+        self.buried.insert(uid.to_owned(), Grave { until, round: self.round });
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Change<K>> {
         let entry = self.objects.remove(key)?;
         self.indexes.remove(key, &entry.object);
-        if buries {
-            self.buried.insert(uid(&*entry.object).to_owned());
-        }
         Some(Change { old: Some(entry.object), new: None, is_initial: false })
     }
 
@@ -348,5 +411,105 @@ impl<K: Kind> State<K> {
             .filter_map(|key| self.objects.get(key))
             .map(|entry| Seen::new(entry.object.clone()))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::cache::Watch;
+
+    fn store(watch: Watch<ConfigMap>) -> Store<ConfigMap> {
+        Store::new(watch.selection, "manager".into())
+    }
+
+    fn map(uid: &str, revision: u64) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("map".to_owned());
+        map.metadata.uid = Some(uid.to_owned());
+        map.metadata.resource_version = Some(revision.to_string());
+        map
+    }
+
+    /// A store that has seen everything up to a revision.
+    fn synced(watch: Watch<ConfigMap>, revision: u64) -> Store<ConfigMap> {
+        let store = store(watch);
+        store.begin();
+        store.finish(revision);
+        store
+    }
+
+    fn known(store: &Store<ConfigMap>) -> Option<u64> {
+        store.get(&Key::cluster("map")).map(|map| revision(&*map))
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_watch_has_told_of_the_deletion_brings_nothing_back() {
+        let store = synced(Watch::new(), 1);
+        store.observe(map("a", 5));
+        store.vanish(&map("a", 6));
+        store.wrote(&map("a", 5));
+        assert_eq!(known(&store), None);
+    }
+
+    #[test]
+    fn what_was_written_and_deleted_while_everything_is_read_is_gone_at_its_end() {
+        let store = synced(Watch::new(), 1);
+        store.begin();
+        store.wrote(&map("a", 5));
+        assert_eq!(known(&store), Some(5));
+        store.finish(6);
+        assert_eq!(known(&store), None, "the list, which is newer, does not have it");
+        store.begin();
+        store.wrote(&map("b", 9));
+        store.finish(8);
+        assert_eq!(known(&store), Some(9), "the list is older");
+    }
+
+    #[test]
+    fn an_older_object_of_the_same_name_does_not_replace_a_newer_one() {
+        let store = synced(Watch::new(), 1);
+        store.wrote(&map("new", 9));
+        store.observe(map("old", 5));
+        store.vanish(&map("old", 6));
+        assert_eq!(known(&store), Some(9));
+    }
+
+    #[test]
+    fn a_deleted_object_stays_gone_until_the_watch_knows_and_is_then_forgotten() {
+        let store = synced(Watch::new(), 1);
+        store.observe(map("a", 5));
+        store.bury(&Key::cluster("map"), "another");
+        assert_eq!(known(&store), Some(5));
+        store.bury(&Key::cluster("map"), "a");
+        store.observe(map("a", 6));
+        assert_eq!(known(&store), None);
+        store.vanish(&map("a", 7));
+        assert!(store.state.read().buried.is_empty());
+        store.observe(map("b", 8));
+        store.bury(&Key::cluster("map"), "b");
+        store.begin();
+        store.finish(20);
+        assert!(store.state.read().buried.is_empty(), "the event was missed, the list knows");
+    }
+
+    #[test]
+    fn an_own_write_leaves_a_selection_at_once_and_may_come_back_later() {
+        let store = synced(Watch::new().labels("colour=red"), 1);
+        let coloured = |colour: &str, revision: u64| {
+            let mut map = map("a", revision);
+            map.metadata.labels = Some([("colour".to_owned(), colour.to_owned())].into());
+            map
+        };
+        store.observe(coloured("red", 5));
+        store.wrote(&coloured("blue", 7));
+        assert_eq!(known(&store), None);
+        store.observe(coloured("red", 6));
+        assert_eq!(known(&store), None, "that was before");
+        store.wrote(&coloured("red", 9));
+        store.vanish(&coloured("blue", 7));
+        assert_eq!(known(&store), Some(9), "that was before, too");
     }
 }

@@ -1,13 +1,14 @@
 //! Applying children: server-side, owned, and only if something would change.
 
-use std::{any::TypeId, sync::Arc};
+use std::sync::Arc;
 
+use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
 use super::{Context, naming, request, status::fingerprint, unchanged::is_unchanged};
 use crate::{
     error::{Error, Result},
-    kind::{Key, Kind, MayOwn, Seen, is_namespaced, owner_reference, revision, uid},
+    kind::{Key, Kind, KindName, MayOwn, Seen, is_namespaced, owner_reference, revision, uid},
 };
 
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -41,11 +42,18 @@ impl<K: Kind> Context<K> {
     {
         self.adopt(&mut child)?;
         let key = Key::of(&child);
-        let view = self.shared.views.get::<C>()?;
+        let view = match self.shared.views.get::<C>() {
+            Ok(view) => Some(view),
+            // Of a kind whose metadata alone is watched, only the server can tell whether it is as given.
+            Err(_) if self.shared.views.get::<PartialObjectMeta<C>>().is_ok() => None,
+            Err(why) => return Err(why),
+        };
         let configuration = configuration(&child)?;
         let print = fingerprint(&configuration);
-        self.applied.lock().insert((TypeId::of::<C>(), key.clone()));
-        if let Some((cached, Some(applied))) = view.applied(&key) {
+        self.applied.lock().insert((KindName::of::<C>(), key.clone()));
+        if let Some(view) = &view
+            && let Some((cached, Some(applied))) = view.applied(&key)
+        {
             if applied.settled == Some(print) {
                 return Ok(cached);
             }
@@ -61,12 +69,12 @@ impl<K: Kind> Context<K> {
                 .map_err(|error| explained::<C>(error, &key))?;
         tracing::debug!(kind = %C::kind(&()), child = %key, revision = revision(&answer), "applied");
         self.shared.cache.wrote(&answer);
-        view.settle(&key, revision(&answer), print);
         // Without managed fields, as the cache gives it.
-        Ok(match view.get(&key) {
-            Some(cached) if revision(&*cached) == revision(&answer) => cached,
-            _ => Seen::new(Arc::new(answer)),
-        })
+        let cached = view.and_then(|view| {
+            view.settle(&key, revision(&answer), print);
+            view.get(&key).filter(|cached| revision(&**cached) == revision(&answer))
+        });
+        Ok(cached.unwrap_or_else(|| Seen::new(Arc::new(answer))))
     }
 
     /// Makes an object a child: in the right namespace, owned, and recognisable.

@@ -7,7 +7,7 @@ pub(crate) mod request;
 mod status;
 mod unchanged;
 
-use std::{any::TypeId, collections::BTreeSet, ops::Deref, sync::Arc};
+use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 
 use kube::Client;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use crate::{
     clock::Clock,
     controller::Views,
     error::Result,
-    kind::{Key, Kind, Seen, is_namespaced, uid},
+    kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
     lookup::Lookup,
     queue::{Priority, Queue},
 };
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
 pub struct Context<K: Kind> {
     reader: Reader<K>,
     /// The children this reconcile has applied, so that others can be pruned.
-    applied: Mutex<BTreeSet<(TypeId, Key)>>,
+    applied: Mutex<BTreeSet<(KindName, Key)>>,
 }
 
 impl<K: Kind> Deref for Context<K> {
@@ -67,12 +67,15 @@ impl<K: Kind> Context<K> {
         &self.reader
     }
 
-    /// Deletes the children of a kind that this reconcile has not applied.
+    /// Deletes the children of a kind that this operator has once applied, but this reconcile has not.
     pub(crate) async fn prune<C: Kind>(&self) -> Result<()> {
+        let view = self.shared.views.get::<C>()?;
         for child in self.children::<C>()? {
-            let is_wanted = self.applied.lock().contains(&(TypeId::of::<C>(), Key::of(&*child)));
-            if !is_wanted && child.meta().deletion_timestamp.is_none() {
-                tracing::info!(kind = %C::kind(&()), child = %Key::of(&*child), "pruned: no longer applied");
+            let key = Key::of(&*child);
+            let is_applied = view.applied(&key).is_some_and(|(_, applied)| applied.is_some());
+            let is_wanted = self.applied.lock().contains(&(KindName::of::<C>(), key.clone()));
+            if is_applied && !is_wanted && child.meta().deletion_timestamp.is_none() {
+                tracing::info!(kind = %C::kind(&()), child = %key, "pruned: no longer applied");
                 self.delete(&child).await?;
             }
         }
@@ -137,6 +140,27 @@ impl<K: Kind> Reader<K> {
 
     /// Deletes an object that was seen, and only that one: a new object of the same name stays. Its children go
     /// along in the background. An object that has gone already is fine.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Context, Result};
+    /// # async fn example(cx: &Context<ConfigMap>) -> Result<()> {
+    /// for seen in cx.children::<ConfigMap>()? {
+    ///     cx.delete(&seen).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// What was made up can't be deleted:
+    ///
+    /// ```compile_fail,E0308
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubewright::{Context, Result};
+    /// # async fn example(cx: &Context<ConfigMap>) -> Result<()> {
+    /// cx.delete(&ConfigMap::default()).await
+    /// # }
+    /// ```
     pub async fn delete<C: Kind>(&self, object: &Seen<C>) -> Result<()> {
         let left = request::delete::<C>(&self.shared.client, &Key::of(&**object), uid(&**object)).await?;
         match left {

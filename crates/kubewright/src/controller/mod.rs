@@ -87,6 +87,8 @@ pub struct Builder<K: Kind> {
     watch: Watch<K>,
     predicates: Vec<Predicate<K>>,
     sources: Vec<Source>,
+    indexes: Vec<Index<K>>,
+    periods: Vec<Duration>,
     prune: Vec<runner::Prune<K>>,
     cleanups: Vec<Cleanup<K>>,
     rights: Rights,
@@ -104,6 +106,8 @@ impl<K: Kind> Builder<K> {
             watch: Watch::new(),
             predicates: Vec::new(),
             sources: Vec::new(),
+            indexes: Vec::new(),
+            periods: Vec::new(),
             prune: Vec::new(),
             cleanups: Vec::new(),
             rights,
@@ -139,6 +143,20 @@ impl<K: Kind> Builder<K> {
     }
 
     /// The objects own others of this kind: a change of one reconciles the owner that is its controller.
+    ///
+    /// An object outside of namespaces may own any other; one in a namespace owns no object outside of them:
+    ///
+    /// ```compile_fail,E0277
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    /// # use kubewright::Controller;
+    /// let builder = Controller::of_existing::<ConfigMap>().owns::<Namespace>();
+    /// ```
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    /// # use kubewright::Controller;
+    /// let builder = Controller::of_existing::<Namespace>().owns::<ConfigMap>();
+    /// ```
     #[must_use]
     pub fn owns<C: Kind>(self) -> Self
     where
@@ -222,7 +240,7 @@ impl<K: Kind> Builder<K> {
     /// Objects of the controller's own kind can be found by an index.
     #[must_use]
     pub fn index(mut self, index: Index<K>) -> Self {
-        self.watch = self.watch.index(index);
+        self.indexes.push(index);
         self
     }
 
@@ -236,7 +254,7 @@ impl<K: Kind> Builder<K> {
     /// Every object is reconciled at least this often, when nothing more urgent is to be done.
     #[must_use]
     pub fn every(mut self, period: Duration) -> Self {
-        self.sources.push(source::timer(period, self.watch.clone()));
+        self.periods.push(period);
         self
     }
 
@@ -294,9 +312,11 @@ impl<K: Kind> Builder<K> {
 
     /// What is done for each object.
     pub fn run(self, reconciler: impl Reconciler<K>) -> Controller {
-        let Self { name, definition, watch, predicates, mut sources, prune, cleanups, rights, options } =
-            self;
+        let Self { name, definition, predicates, mut sources, prune, cleanups, rights, options, .. } = self;
+        // Only now: `watching` may have been called after the others.
+        let watch = self.indexes.into_iter().fold(self.watch, Watch::index);
         sources.insert(0, source::of(watch.clone(), predicates));
+        sources.extend(self.periods.into_iter().map(|period| source::timer(period, watch.clone())));
         let description = Description { name, kind: KindName::of::<K>(), definition, rights, options };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
         Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }

@@ -176,16 +176,21 @@ impl<K: Kind> Runner<K> {
         let span = tracing::info_span!("reconcile", controller = self.plan.name, object = %key, id = number);
         let started = Instant::now();
         let _active = self.metrics.started(&taken);
-        let work = {
+        let mut work = {
             let (runner, key) = (self.clone(), key.clone());
             // A task of its own, so that a panic ends there.
             Abort(tokio::spawn(async move { runner.reconcile(&key).await }.instrument(span.clone())))
         };
         let limit = self.plan.options.timeout;
         let outcome = match limit {
-            Some(limit) => timeout(limit, work).await.ok(),
-            None => Some(work.await),
+            Some(limit) => timeout(limit, &mut work).await.ok(),
+            None => Some((&mut work).await),
         };
+        if outcome.is_none() {
+            // It has ended before the object can be taken again, also if it is busy rather than waiting.
+            work.0.abort();
+            let _ = work.await;
+        }
         let _entered = span.enter();
         let (outcome, ended) = match outcome {
             Some(Ok(Ok(next))) => match next.pause() {
@@ -278,7 +283,11 @@ impl<K: Kind> Runner<K> {
             self.shared.cache.wrote(&answer);
         }
         tracing::debug!(revision = revision(&answer), ?finalizers, "finalizers set");
-        Ok(Seen::new(Arc::new(answer)))
+        // As the cache keeps it, for a reconciler that should see no difference.
+        Ok(match self.shared.views.get::<K>()?.get(&Key::of(&answer)) {
+            Some(cached) if revision(&*cached) == revision(&answer) => cached,
+            _ => Seen::new(Arc::new(answer)),
+        })
     }
 }
 

@@ -1,8 +1,12 @@
 //! Where the keys of a controller come from: its own kind, what that owns, what is watched for it, channels and
 //! timers. A source turns changes into keys and puts them into the queue; it never reconciles.
 
-use std::{any::Any, collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    any::Any, collections::BTreeMap, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
+    time::Duration,
+};
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
@@ -122,8 +126,14 @@ pub(crate) fn mapped<C: Kind>(watch: Watch<C>, map: Map<C>, predicates: Vec<Pred
             loop {
                 let change = inbox.take().await;
                 for object in [&change.old, &change.new].into_iter().flatten() {
-                    for key in map(Seen::new(object.clone()), views.clone()).await {
-                        queue.add(key, priority(&change));
+                    // Called within the future, so that a panic of the call itself ends there, too.
+                    let keys = async { map(Seen::new(object.clone()), views.clone()).await };
+                    match AssertUnwindSafe(keys).catch_unwind().await {
+                        Ok(keys) => keys.into_iter().for_each(|key| queue.add(key, priority(&change))),
+                        Err(_) => {
+                            let object = Key::of(&**object);
+                            tracing::error!(kind = %C::kind(&()), %object, "a map function panicked: left out");
+                        }
                     }
                 }
             }
@@ -144,6 +154,10 @@ impl<C: Kind> Inbox<C> {
         waiting
             .entry(Key::of(&**change.object()))
             .and_modify(|earlier| {
+                // What came and went meanwhile is still told of, as gone: somebody may have read it.
+                if earlier.old.is_none() && change.new.is_none() {
+                    earlier.old.clone_from(&change.old);
+                }
                 earlier.new.clone_from(&change.new);
                 earlier.is_initial &= change.is_initial;
             })
@@ -154,11 +168,7 @@ impl<C: Kind> Inbox<C> {
     async fn take(&self) -> Change<C> {
         loop {
             if let Some((_, change)) = self.waiting.lock().pop_first() {
-                // An object that came and went meanwhile is still told of, as gone.
-                if change.old.is_some() || change.new.is_some() {
-                    return change;
-                }
-                continue;
+                return change;
             }
             self.arrived.notified().await;
         }

@@ -1,13 +1,15 @@
 //! Children and status: how they come to be, and that nothing more is written than must be.
 
+use futures_util::FutureExt as _;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Service},
 };
 use kube::ResourceExt as _;
+use kubewright::{Controller, Next, child_name};
 use serde_json::json;
 
-use crate::support::{Site, World, eventually, operator, options, rest, site};
+use crate::support::{Log, Site, World, doing, eventually, map, only, operator, options, rest, site};
 
 #[tokio::test(start_paused = true)]
 async fn children_appear_with_owner_and_labels_and_the_status_tells() {
@@ -133,4 +135,82 @@ async fn a_deleted_child_comes_back() {
     services.delete("shop", &Default::default()).await.unwrap();
     rest().await;
     assert_ne!(services.get("shop").await.unwrap().uid(), before.uid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_takes_nothing_over_says_who_owns_what() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    world.create(&map("taken", "theirs")).await;
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().run(doing(move |_, cx| {
+        let seen = seen.clone();
+        async move {
+            let error = cx.apply_unforced(map("taken", "ours")).await.unwrap_err();
+            seen.add(error.to_string());
+            cx.apply_unforced(map("free", "ours")).await?;
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    rest().await;
+    let message = log.take().remove(0);
+    for part in ["ConfigMap", "taken", ".data.value", "conflict with", "take them over with apply"] {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+    let maps = world.api::<ConfigMap>();
+    assert_eq!(maps.get("taken").await.unwrap().data.unwrap()["value"], "theirs");
+    assert_eq!(maps.get("free").await.unwrap().data.unwrap()["value"], "ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_in_another_namespace_or_without_a_name_is_refused() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().run(doing(move |_, cx| {
+        let seen = seen.clone();
+        async move {
+            let mut child = map("child", "x");
+            child.metadata.namespace = Some("default".to_owned());
+            seen.add(cx.apply(child).await.unwrap_err().to_string());
+            seen.add(cx.apply(map("", "x")).await.unwrap_err().to_string());
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    rest().await;
+    let messages = log.take();
+    let namespaces = format!("in namespace default, its owner in {}", world.namespace);
+    assert!(messages[0].contains(&namespaces), "{}", messages[0]);
+    assert!(messages[1].contains("child_name"), "{}", messages[1]);
+    assert_eq!(world.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_owners_with_long_names_stay_apart() {
+    let world = World::new().await;
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().run(doing(move |site, cx| {
+        async move {
+            cx.apply(map(&child_name(site, "page"), "x")).await?;
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), options());
+    let names = ["short".to_owned(), format!("{}-a", "x".repeat(80)), format!("{}-b", "x".repeat(80))];
+    for name in &names {
+        world.create(&site(name)).await;
+    }
+    rest().await;
+    let maps = world.api::<ConfigMap>().list(&Default::default()).await.unwrap();
+    let mut owners: Vec<String> =
+        maps.iter().flat_map(|map| map.owner_references()).map(|owner| owner.name.clone()).collect();
+    owners.sort();
+    assert_eq!(owners, names);
+    assert!(world.api::<ConfigMap>().get("short-page").await.is_ok());
 }

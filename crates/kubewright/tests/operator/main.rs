@@ -9,4 +9,10 @@
 )]
 
 mod applying;
+mod finalizing;
+mod leading;
+mod reading;
+mod reconciling;
+mod stopping;
 mod support;
+mod watching;

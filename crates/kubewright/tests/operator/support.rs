@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{future::BoxFuture, stream};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Bytes;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
@@ -32,6 +35,7 @@ use kubewright_apiserver::ApiServer;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// A site: a page, pods that serve it, and a service in front of them.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
@@ -124,6 +128,120 @@ pub fn site(name: &str) -> Site {
     Site::new(name, SiteSpec { image: "nginx".to_owned(), page: "hello".to_owned(), replicas: Some(2) })
 }
 
+/// A reconciler that is a function.
+pub struct Doing<F>(F);
+
+impl<F> Reconciler<Site> for Doing<F>
+where
+    F: for<'a> Fn(&'a Site, &'a Context<Site>) -> BoxFuture<'a, Result<Next>> + Send + Sync + 'static,
+{
+    async fn reconcile(&self, site: &Site, cx: &Context<Site>) -> Result<Next> {
+        (self.0)(site, cx).await
+    }
+}
+
+pub fn doing<F>(function: F) -> Doing<F>
+where
+    F: for<'a> Fn(&'a Site, &'a Context<Site>) -> BoxFuture<'a, Result<Next>> + Send + Sync + 'static,
+{
+    Doing(function)
+}
+
+/// An operator with one controller.
+pub fn only(controller: Controller) -> Operator {
+    Operator::new("site-operator").controller(controller)
+}
+
+/// A config map with one value.
+pub fn map(name: &str, value: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        data: Some([("value".to_owned(), value.to_owned())].into()),
+        ..ConfigMap::default()
+    }
+}
+
+pub fn value(map: &ConfigMap) -> &str {
+    &map.data.as_ref().unwrap()["value"]
+}
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+pub struct Log(pub Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub fn add(&self, entry: impl Into<String>) {
+        self.0.lock().push(entry.into());
+    }
+
+    /// What happened since this was last asked.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    /// The same, without its order.
+    pub fn sorted(&self) -> Vec<String> {
+        let mut entries = self.take();
+        entries.sort();
+        entries
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type AnyBody = UnsyncBoxBody<Bytes, Failure>;
+
+/// How the events of watches get through.
+#[derive(Clone, Copy, PartialEq)]
+enum Flow {
+    Open,
+    Held,
+    Cut,
+}
+
+/// The line over which watches come. Everything else passes.
+#[derive(Clone)]
+pub struct Line(watch::Sender<Flow>);
+
+impl Line {
+    pub fn open(&self) {
+        self.0.send_replace(Flow::Open);
+    }
+
+    /// Events wait until the line is open again.
+    pub fn hold(&self) {
+        self.0.send_replace(Flow::Held);
+    }
+
+    /// Running watches break, and new ones fail.
+    pub fn cut(&self) {
+        self.0.send_replace(Flow::Cut);
+    }
+
+    fn is_cut(&self) -> bool {
+        *self.0.borrow() == Flow::Cut
+    }
+
+    fn through(&self, body: Body) -> AnyBody {
+        let frames =
+            stream::unfold((Box::pin(body), self.0.subscribe()), |(mut body, mut flow)| async move {
+                let frame = loop {
+                    let now = *flow.borrow_and_update();
+                    match now {
+                        Flow::Cut => break Some(Err(Failure::from("the line is cut"))),
+                        Flow::Held => flow.changed().await.unwrap(),
+                        Flow::Open => tokio::select! {
+                            biased;
+                            _ = flow.changed() => {}
+                            frame = body.frame() => break frame.map(|frame| frame.map_err(Failure::from)),
+                        },
+                    }
+                };
+                frame.map(|frame| (frame, (body, flow)))
+            });
+        StreamBody::new(frames).boxed_unsync()
+    }
+}
+
 /// What a client was used for, in order: method and path with its query.
 pub type Requests = Arc<Mutex<Vec<(http::Method, String)>>>;
 
@@ -136,11 +254,12 @@ struct Recording {
     client: Client,
     requests: Requests,
     cut: Meddle,
+    line: Line,
 }
 
 impl tower_service::Service<Request<Body>> for Recording {
-    type Response = Response<Body>;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Response = Response<AnyBody>;
+    type Error = Failure;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Self::Error>> {
@@ -149,11 +268,18 @@ impl tower_service::Service<Request<Body>> for Recording {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         self.requests.lock().push((request.method().clone(), request.uri().to_string()));
-        if (self.cut)(&request) {
+        let is_watch = is_watch(&request.uri().to_string());
+        if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
             return Box::pin(async { Err("cut off".into()) });
         }
-        let client = self.client.clone();
-        Box::pin(async move { Ok(client.send(request).await?) })
+        let (client, line) = (self.client.clone(), self.line.clone());
+        Box::pin(async move {
+            let answer = client.send(request).await?;
+            Ok(answer.map(|body| match is_watch {
+                true => line.through(body),
+                false => body.map_err(Failure::from).boxed_unsync(),
+            }))
+        })
     }
 }
 
@@ -161,8 +287,9 @@ impl tower_service::Service<Request<Body>> for Recording {
 pub struct World {
     pub client: Client,
     pub namespace: String,
-    pub server: Option<ApiServer>,
+    pub server: ApiServer,
     pub requests: Requests,
+    pub line: Line,
 }
 
 impl World {
@@ -178,7 +305,8 @@ impl World {
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let apply = PatchParams::apply("test").force();
         definitions.patch(Site::crd_name(), &apply, &Patch::Apply(Site::crd())).await.unwrap();
-        Self { client, namespace, server: Some(server), requests: Requests::default() }
+        let line = Line(watch::Sender::new(Flow::Open));
+        Self { client, namespace, server, requests: Requests::default(), line }
     }
 
     /// The API of a kind in the namespace of the test.
@@ -196,8 +324,32 @@ impl World {
 
     /// A client whose requests are written down, and cut if `cut` says so.
     pub fn meddled(&self, cut: Meddle) -> Client {
-        let service = Recording { client: self.client.clone(), requests: self.requests.clone(), cut };
+        self.through(self.client.clone(), cut)
+    }
+
+    /// Another client, whose requests are written down, and cut if `cut` says so.
+    pub fn through(&self, client: Client, cut: Meddle) -> Client {
+        let service = Recording { client, requests: self.requests.clone(), cut, line: self.line.clone() };
         Client::new(service, self.namespace.clone())
+    }
+
+    pub async fn delete<K>(&self, name: &str)
+    where
+        K: Kind<Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        self.api::<K>().delete(name, &Default::default()).await.unwrap();
+    }
+
+    /// The resources for which watches were asked for, in order, and forgets all requests.
+    pub fn watches(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut *self.requests.lock());
+        let mut watches: Vec<String> = requests
+            .into_iter()
+            .filter(|(_, uri)| is_watch(uri))
+            .filter_map(|(_, uri)| uri.split('?').next()?.rsplit('/').next().map(str::to_owned))
+            .collect();
+        watches.sort();
+        watches
     }
 
     pub async fn create<K>(&self, object: &K) -> K
@@ -225,6 +377,10 @@ impl World {
         };
         requests.into_iter().filter(|(method, _)| method != http::Method::GET).map(shown).collect()
     }
+}
+
+fn is_watch(uri: &str) -> bool {
+    uri.contains("watch=true")
 }
 
 /// Options for tests: the same run for the same seed.

@@ -1,0 +1,116 @@
+//! Several replicas of one operator: one of them works, and the next one soon after that one is gone.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use kube::Client;
+use kubewright::{
+    Controller, Next, Options, Phase, Predicate, Running, leader::LeaderElection,
+    queue::Options as QueueOptions,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, Site, SiteStatus, World, doing, only, options, rest, site};
+
+/// A replica that tries to write twice a second, and writes down when it could.
+fn replica(name: &'static str, client: Client, log: &Log, start: Instant) -> Running {
+    let log = log.clone();
+    let patient = QueueOptions { cap: Duration::from_millis(500), ..QueueOptions::default() };
+    let controller = Controller::of::<Site>().queue(patient).when(Predicate::generation_changed());
+    let controller = controller.run(doing(move |site, cx| {
+        let log = log.clone();
+        async move {
+            let published = !site.status.as_ref().is_some_and(|status| status.published);
+            cx.status(SiteStatus { published, ..SiteStatus::default() }).await?;
+            log.add(format!("{name} {:04}", start.elapsed().as_secs()));
+            Ok(Next::after(Duration::from_millis(500)))
+        }
+        .boxed()
+    }));
+    let election = LeaderElection { identity: Some(name.to_owned()), ..LeaderElection::new("site-operator") };
+    only(controller).start(client, Options { leader_election: Some(election), ..options() })
+}
+
+fn writers(log: &[String]) -> Vec<&str> {
+    let mut names: Vec<&str> = log.iter().map(|entry| entry.split(' ').next().unwrap()).collect();
+    names.dedup();
+    names
+}
+
+fn second(entry: &str) -> u64 {
+    entry.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_replicas_one_works_and_the_other_follows_soon_after_it_is_stopped() {
+    let world = World::new().await;
+    let (log, start) = (Log::default(), Instant::now());
+    world.create(&site("shop")).await;
+    let one = replica("one", world.recorded(), &log, start);
+    sleep(Duration::from_secs(1)).await;
+    let other = replica("other", world.recorded(), &log, start);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(writers(&log.take()), ["one"]);
+    assert_eq!((one.phase(), other.phase()), (Phase::Working, Phase::Waiting));
+    one.stop().await.unwrap();
+    let stopped = start.elapsed().as_secs();
+    rest().await;
+    let entries = log.take();
+    assert_eq!(writers(entries.as_slice()).last(), Some(&"other"));
+    let first = entries.iter().find(|entry| entry.starts_with("other")).unwrap();
+    assert!(second(first) <= stopped + 5, "{first} after {stopped}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_writing_before_the_next_one_starts() {
+    let world = World::new().await;
+    let (log, start) = (Log::default(), Instant::now());
+    world.create(&site("shop")).await;
+    // Only its lease is cut: the worst case, in which its other writes would still get through.
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let cut = is_cut.clone();
+    let client = world.meddled(Arc::new(move |request| {
+        cut.load(Ordering::Relaxed) && request.uri().path().contains("/leases")
+    }));
+    let mut one = replica("one", client, &log, start);
+    sleep(Duration::from_secs(1)).await;
+    let _other = replica("other", world.recorded(), &log, start);
+    sleep(Duration::from_secs(100)).await;
+    log.take();
+    is_cut.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(100)).await;
+    let entries = log.take();
+    assert_eq!(writers(&entries), ["one", "other"], "one after the other, never in turns");
+    let last = entries.iter().rfind(|entry| entry.starts_with("one")).unwrap();
+    let first = entries.iter().find(|entry| entry.starts_with("other")).unwrap();
+    assert!(second(last) < second(first), "{last}, {first}");
+    assert!(second(first) < 101 + 20, "{first}");
+    let error = one.ended().await.unwrap_err();
+    assert!(error.to_string().contains("not the leader any more"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_needs_no_leadership_works_in_every_replica() {
+    let world = World::new().await;
+    let log = Log::default();
+    world.create(&site("shop")).await;
+    let start = |name: &'static str| {
+        let log = log.clone();
+        let controller = Controller::of::<Site>().without_leadership().run(doing(move |_, _| {
+            log.add(name);
+            async { Ok(Next::on_change()) }.boxed()
+        }));
+        let election =
+            LeaderElection { identity: Some(name.to_owned()), ..LeaderElection::new("site-operator") };
+        only(controller).start(world.recorded(), Options { leader_election: Some(election), ..options() })
+    };
+    let _both = (start("one"), start("other"));
+    rest().await;
+    assert_eq!(log.sorted(), ["one", "other"]);
+}

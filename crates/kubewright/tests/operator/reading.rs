@@ -1,0 +1,238 @@
+//! What a reconciler reads: the newest known state, its own writes at once, and never an older one again.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kubewright::{Context, Controller, Index, Next, Result, Seen, Watch};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::support::{Log, Site, World, doing, map, only, options, rest, site, value};
+
+const BY_VALUE: Index<ConfigMap> =
+    Index::new("value", |map| map.data.iter().flat_map(|data| data.get("value").cloned()).collect());
+
+/// The config maps that the owner of a context can see, in each way there is.
+fn seen(cx: &Context<Site>) -> Result<String> {
+    let names = |maps: Vec<Seen<ConfigMap>>| {
+        maps.iter().map(|map| format!("{}={}", map.name_any(), value(map))).collect::<Vec<_>>().join(",")
+    };
+    let got =
+        cx.get::<ConfigMap>("child")?.map_or_else(|| "nothing".to_owned(), |map| value(&map).to_owned());
+    Ok(format!(
+        "{got} {} {} {}",
+        names(cx.children()?),
+        names(
+            cx.list()?
+                .into_iter()
+                .filter(|map: &Seen<ConfigMap>| map
+                    .data
+                    .as_ref()
+                    .is_some_and(|data| data.contains_key("value")))
+                .collect()
+        ),
+        names(cx.indexed(&BY_VALUE, "new")?)
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_is_read_back_at_once_however_late_the_watch_is() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (entries, line) = (log.clone(), world.line.clone());
+    let watch = Watch::<ConfigMap>::new().index(BY_VALUE);
+    let controller = Controller::of::<Site>().owns_with(watch, kubewright::Owners::Controller, []);
+    let controller = controller.run(doing(move |site, cx| {
+        let (log, line) = (entries.clone(), line.clone());
+        async move {
+            if site.spec.page != "now" || !log.0.lock().is_empty() {
+                return Ok(Next::on_change());
+            }
+            line.hold();
+            cx.apply(map("child", "old")).await?;
+            log.add(seen(cx)?);
+            cx.apply(map("child", "new")).await?;
+            log.add(seen(cx)?);
+            let child = cx.get::<ConfigMap>("child")?.unwrap();
+            cx.delete(&child).await?;
+            log.add(seen(cx)?);
+            let again = cx.apply(map("child", "new")).await?;
+            assert_ne!(again.uid(), child.uid());
+            log.add(seen(cx)?);
+            line.open();
+            // Now the watch tells of the old states, one after the other.
+            for _ in 0..1000 {
+                let now = seen(cx)?;
+                assert_eq!(now, "new child=new child=new child=new");
+                tokio::task::yield_now().await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            log.add(seen(cx)?);
+            cx.delete(&again).await?;
+            for _ in 0..1000 {
+                assert!(cx.get::<ConfigMap>("child")?.is_none());
+                tokio::task::yield_now().await;
+            }
+            log.add("gone");
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let mut running = only(controller).start(world.recorded(), options());
+    running.working().await.unwrap();
+    world.create(&site("shop")).await;
+    rest().await;
+    world.merge::<Site>("shop", json!({"spec": {"page": "now"}})).await;
+    sleep(Duration::from_millis(1)).await;
+    world.merge::<Site>("shop", json!({"spec": {"page": "later"}})).await;
+    rest().await;
+    let new = "new child=new child=new child=new";
+    assert_eq!(log.take(), ["old child=old child=old ", new, "nothing   ", new, new, "gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_is_read_back_also_while_the_watch_is_cut_and_read_anew() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (entries, line) = (log.clone(), world.line.clone());
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().run(doing(move |site, cx| {
+        let (log, line) = (entries.clone(), line.clone());
+        async move {
+            if site.spec.page != "now" || !log.0.lock().is_empty() {
+                return Ok(Next::on_change());
+            }
+            line.cut();
+            cx.apply(map("child", "old")).await?;
+            cx.apply(map("brief", "old")).await?;
+            let brief = cx.get::<ConfigMap>("brief")?.unwrap();
+            cx.delete(&brief).await?;
+            line.open();
+            for _ in 0..20 {
+                assert_eq!(cx.get::<ConfigMap>("child")?.as_deref().map(value), Some("old"));
+                assert!(cx.get::<ConfigMap>("brief")?.is_none());
+                sleep(Duration::from_secs(1)).await;
+            }
+            log.add("well");
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let mut running = only(controller).start(world.recorded(), options());
+    running.working().await.unwrap();
+    let mut now = site("shop");
+    now.spec.page = "now".to_owned();
+    world.create(&now).await;
+    sleep(Duration::from_millis(1)).await;
+    world.create(&map("another", "x")).await;
+    world.server.compact();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(log.take()[0], "well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_kept_without_managed_fields_and_as_they_are_transformed() {
+    let world = World::new().await;
+    let log = Log::default();
+    let entries = log.clone();
+    let watch = Watch::<ConfigMap>::new().transform(|map| map.data = None);
+    let controller = Controller::of::<Site>().owns_with(watch, kubewright::Owners::Controller, []);
+    let controller = controller.run(doing(move |site, cx| {
+        let log = entries.clone();
+        async move {
+            assert!(site.metadata.managed_fields.is_none());
+            let applied = cx.apply(map("child", "x")).await?;
+            assert!(applied.metadata.managed_fields.is_none());
+            let read = cx.get::<ConfigMap>("child")?.unwrap();
+            log.add(format!("{:?} {:?}", applied.data, read.data));
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    rest().await;
+    let mut entries = log.take();
+    entries.dedup();
+    assert_eq!(entries, ["None None"]);
+    world.merge::<Site>("shop", json!({"spec": {"page": "again"}})).await;
+    rest().await;
+    assert_eq!(world.writes(), ["PATCH configmaps/child"], "what was dropped is not taken for a change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_enters_and_leaves_what_is_selected_by_labels() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (entries, line) = (log.clone(), world.line.clone());
+    let watch = Watch::<ConfigMap>::new().labels("colour=red");
+    let controller = Controller::of::<Site>().owns_with(watch, kubewright::Owners::Controller, []);
+    let controller = controller.run(doing(move |_, cx| {
+        let (log, line) = (entries.clone(), line.clone());
+        async move {
+            if !log.0.lock().is_empty() {
+                return Ok(Next::on_change()); // once is enough
+            }
+            line.hold();
+            for colour in ["red", "blue", "red", "blue"] {
+                let mut child = map("child", "x");
+                child.labels_mut().insert("colour".to_owned(), colour.to_owned());
+                cx.apply(child).await?;
+                log.add(format!("{colour} {}", cx.list::<ConfigMap>()?.len()));
+            }
+            line.open();
+            for _ in 0..1000 {
+                assert_eq!(cx.list::<ConfigMap>()?.len(), 0);
+                tokio::task::yield_now().await;
+            }
+            log.add("well");
+            sleep(Duration::from_secs(100)).await;
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let mut running = only(controller).start(world.recorded(), options());
+    running.working().await.unwrap();
+    world.create(&site("shop")).await;
+    rest().await;
+    assert_eq!(log.take(), ["red 1", "blue 0", "red 1", "blue 0", "well"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_longer_applied_is_pruned_but_only_if_it_was_applied() {
+    let world = World::new().await;
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().prunes();
+    let controller = controller.run(doing(|site, cx| {
+        async move {
+            for name in site.spec.page.split(' ') {
+                cx.apply(map(name, "x")).await?;
+            }
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), options());
+    let mut shop = site("shop");
+    shop.spec.page = "a b c".to_owned();
+    let shop = world.create(&shop).await;
+    let mut other = site("other");
+    other.spec.page = "d".to_owned();
+    world.create(&other).await;
+    // Somebody wants this one to go along with the site, but it is theirs.
+    let mut theirs = map("theirs", "x");
+    theirs.metadata.owner_references = serde_json::from_value(json!([
+        {"apiVersion": "test.kubewright.dev/v1", "kind": "Site", "name": "shop", "uid": shop.uid()}]))
+    .unwrap();
+    world.create(&theirs).await;
+    rest().await;
+    world.merge::<Site>("shop", json!({"spec": {"page": "b"}})).await;
+    rest().await;
+    let maps = world.api::<ConfigMap>().list(&Default::default()).await.unwrap();
+    let names: Vec<String> = maps
+        .iter()
+        .filter(|map| map.data.as_ref().is_some_and(|data| data.contains_key("value")))
+        .map(|map| map.name_any())
+        .collect();
+    assert_eq!(names, ["b", "d", "theirs"]);
+}

@@ -1,0 +1,355 @@
+//! When a reconcile is run, how often, and what becomes of those that fail.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt as _;
+use kubewright::{Change, Controller, Error, Key, Next, Predicate};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, Site, SiteStatus, World, doing, map, only, options, rest, site};
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_its_object_a_pause_and_nothing_else() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let _running = only(Controller::of::<Site>().run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(site.name_any());
+            assert!(site.spec.page != "broken", "a mistake");
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    let mut broken = site("broken");
+    broken.spec.page = "broken".to_owned();
+    world.create(&broken).await;
+    rest().await;
+    let tries = log.take().len();
+    assert!((5..20).contains(&tries), "with growing pauses: {tries}");
+    world.create(&site("fine")).await;
+    sleep(Duration::from_millis(100)).await;
+    assert!(log.take().contains(&"fine".to_owned()));
+    world.merge::<Site>("broken", json!({"spec": {"page": "whole"}})).await;
+    rest().await;
+    assert_eq!(log.take(), ["broken"], "once, and well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_always_fails_delays_no_other() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let _running = only(Controller::of::<Site>().run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            if site.name_any() == "bad" {
+                return Err(Error::new("never"));
+            }
+            seen.add(site.name_any());
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("bad")).await;
+    rest().await;
+    for number in 0..20 {
+        world.create(&site(&format!("good-{number}"))).await;
+        let before = Instant::now();
+        while log.take().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(before.elapsed() < Duration::from_millis(20));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_objects_are_handled_eight_at_a_time_and_none_of_them_twice() {
+    let world = World::new().await;
+    let (log, active, most) = (Log::default(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let busy: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+    let state = (log.clone(), active.clone(), most.clone());
+    let _running = only(Controller::of::<Site>().concurrency(8).run(doing(move |site, cx| {
+        let ((log, active, most), busy) = (state.clone(), busy.clone());
+        async move {
+            let name = site.name_any();
+            assert!(!busy.lock().contains(&name), "{name} is being worked on");
+            busy.lock().push(name.clone());
+            most.fetch_max(active.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if site.status.is_none() {
+                cx.requeue(cx.key()); // while it is being worked on
+                cx.status(SiteStatus { published: true, ..SiteStatus::default() }).await?;
+            }
+            sleep(Duration::from_millis(10)).await;
+            active.fetch_sub(1, Ordering::Relaxed);
+            busy.lock().retain(|other| *other != name);
+            log.add(name);
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    for number in 0..1000 {
+        world.create(&site(&format!("site-{number}"))).await;
+    }
+    rest().await;
+    let mut handled = log.sorted();
+    assert!(handled.len() > 1000, "also again: {}", handled.len());
+    handled.dedup();
+    assert_eq!(handled.len(), 1000);
+    assert_eq!(most.load(Ordering::Relaxed), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_takes_too_long_is_ended_and_tried_again() {
+    struct Ended(Log);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            self.0.add("ended");
+        }
+    }
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let controller = Controller::of::<Site>().timeout(Duration::from_secs(10));
+    let _running = only(controller.run(doing(move |_, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add("started");
+            let _ended = Ended(seen.clone());
+            std::future::pending().await
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("slow")).await;
+    sleep(Duration::from_secs(25)).await;
+    assert_eq!(log.take(), ["started", "ended", "started", "ended", "started"]);
+}
+
+#[tokio::test]
+async fn a_reconcile_that_is_busy_when_its_time_is_up_still_ends_before_the_next() {
+    let world = World::new().await;
+    let busy = Arc::new(AtomicUsize::new(0));
+    let log = Log::default();
+    let state = (busy.clone(), log.clone());
+    let controller = Controller::of::<Site>().timeout(Duration::from_millis(20));
+    let controller = controller.run(doing(move |_, _| {
+        let (busy, log) = state.clone();
+        async move {
+            log.add(format!("{} at work", busy.fetch_add(1, Ordering::SeqCst)));
+            let work = tokio::task::spawn_blocking(|| ());
+            let _ = work.await;
+            let until = Instant::now() + Duration::from_millis(60);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            busy.fetch_sub(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+        .boxed()
+    }));
+    // Threads of its own, or the busy reconcile would keep its own time from running out.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let client = world.recorded();
+    let running = runtime.spawn(async move { only(controller).start(client, options()) }).await.unwrap();
+    world.create(&site("busy")).await;
+    for _ in 0..100 {
+        sleep(Duration::from_millis(10)).await;
+        if log.0.lock().len() >= 3 {
+            break;
+        }
+    }
+    drop(running);
+    runtime.shutdown_background();
+    let log = log.take();
+    assert!(log.len() >= 2 && log.iter().all(|entry| entry == "0 at work"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_is_not_tried_again_until_the_object_changes() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let _running = only(Controller::of::<Site>().run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(site.spec.page.clone());
+            Err(Error::terminal("impossible"))
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(log.take(), ["hello"]);
+    world.merge::<Site>("shop", json!({"spec": {"page": "other"}})).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(log.take(), ["other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asks_to_come_back_comes_back_after_that_time() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (seen, start) = (log.clone(), Instant::now());
+    let _running = only(Controller::of::<Site>().run(doing(move |_, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(start.elapsed().as_secs().to_string());
+            Ok(Next::after(Duration::from_secs(600)))
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    sleep(Duration::from_secs(1900)).await;
+    assert_eq!(log.take(), ["0", "600", "1200", "1800"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_a_kind_that_nobody_declared_says_what_to_do() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let _running = only(Controller::of::<Site>().owns::<ConfigMap>().run(doing(move |_, cx| {
+        let seen = seen.clone();
+        async move {
+            seen.add(cx.get::<Secret>("key").unwrap_err().to_string());
+            cx.get::<ConfigMap>("page").unwrap();
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    rest().await;
+    let message = log.take().remove(0);
+    for part in
+        ["controller site", "secrets", ".owns::<Secret>()", ".watches::<Secret>(", ".reads::<Secret>()"]
+    {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_come_from_channels_and_timers_too() {
+    let world = World::new().await;
+    let log = Log::default();
+    let (seen, start) = (log.clone(), Instant::now());
+    let (keys, receiver) = tokio::sync::mpsc::channel(8);
+    let controller = Controller::of::<Site>()
+        .every(Duration::from_secs(1000))
+        .watching(kubewright::Watch::new().labels("a=b"))
+        .triggered_by(receiver);
+    let _running = only(controller.run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(format!("{} {}", site.name_any(), start.elapsed().as_secs()));
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    let mut shop = site("shop");
+    shop.labels_mut().insert("a".to_owned(), "b".to_owned());
+    world.create(&shop).await;
+    world.create(&site("other")).await;
+    sleep(Duration::from_secs(100)).await;
+    keys.send(Key::new(&world.namespace, "shop")).await.unwrap();
+    sleep(Duration::from_secs(2000)).await;
+    assert_eq!(log.take(), ["shop 0", "shop 100", "shop 1000", "shop 2000"]);
+    assert_eq!(world.watches().len(), 1 + 2100 / 290, "the timer has no watch of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_changes_that_the_predicates_let_pass_count() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let controller = Controller::of::<Site>()
+        .when(Predicate::generation_changed().or(Predicate::labels_changed()))
+        .when(Predicate::new(|change: &Change<Site>| {
+            assert!(change.object().annotations().is_empty(), "a predicate with a mistake");
+            true
+        }));
+    let _running = only(controller.run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(site.spec.page.clone());
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    rest().await;
+    assert_eq!(log.take(), ["hello"]);
+    world.merge::<Site>("shop", json!({"metadata": {"finalizers": ["x.y/z"]}})).await;
+    rest().await;
+    assert_eq!(log.take(), Vec::<String>::new());
+    world
+        .merge::<Site>("shop", json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"page": "x"}}))
+        .await;
+    rest().await;
+    assert_eq!(log.take(), Vec::<String>::new(), "it panicked");
+    world.merge::<Site>("shop", json!({"metadata": {"annotations": null}, "spec": {"page": "new"}})).await;
+    rest().await;
+    assert_eq!(log.take(), ["new"], "the watch has survived the panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watched_object_mattered_to_before_and_what_it_matters_to_now_are_both_reconciled() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let controller = Controller::of::<Site>().watches::<ConfigMap, _, _>(|map, lookup| async move {
+        sleep(Duration::from_secs(1)).await;
+        let name = crate::support::value(&map).to_owned();
+        assert!(name != "mistake", "a map function with a mistake");
+        let key = Key::new(map.metadata.namespace.as_deref().unwrap(), &name);
+        lookup.get::<Site>(&key).unwrap().map(|site| Key::of(&*site)).into_iter().collect()
+    });
+    let _running = only(controller.run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(site.name_any());
+            Ok(Next::on_change())
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), options());
+    for name in ["one", "two", "three"] {
+        world.create(&site(name)).await;
+    }
+    rest().await;
+    log.take();
+    world.create(&map("pointer", "one")).await;
+    rest().await;
+    assert_eq!(log.take(), ["one"]);
+    world.merge::<ConfigMap>("pointer", json!({"data": {"value": "two"}})).await;
+    rest().await;
+    assert_eq!(log.sorted(), ["one", "two"]);
+    world.merge::<ConfigMap>("pointer", json!({"data": {"value": "mistake"}})).await;
+    rest().await;
+    assert_eq!(log.take(), ["two"], "a panic leaves out just what it was about");
+    world.create(&map("brief", "three")).await;
+    sleep(Duration::from_millis(1)).await;
+    world.create(&map("briefer", "one")).await;
+    sleep(Duration::from_millis(1)).await;
+    world.delete::<ConfigMap>("briefer").await;
+    rest().await;
+    assert_eq!(log.sorted(), ["one", "three"], "also what came and went while another was mapped");
+}
