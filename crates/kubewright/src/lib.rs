@@ -12,6 +12,7 @@ mod kind;
 pub mod leader;
 mod lookup;
 mod manager;
+mod manifests;
 mod metrics;
 mod next;
 mod operator;
@@ -29,6 +30,7 @@ pub use self::{
     kind::{Key, Kind, KindName, MayOwn, Scope, Seen},
     lookup::Lookup,
     manager::{Options, Phase, Running},
+    manifests::{ManifestOptions, Part, install_crds, to_yaml},
     next::Next,
     operator::{Operator, TaskContext},
     rights::Verb,

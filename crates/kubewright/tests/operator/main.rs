@@ -9,4 +9,5 @@
 )]
 
 mod applying;
+mod installing;
 mod support;
