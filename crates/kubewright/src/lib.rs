@@ -19,6 +19,7 @@ mod operator;
 pub mod queue;
 mod rights;
 mod selector;
+mod serve;
 mod shutdown;
 
 pub use self::{
@@ -29,7 +30,7 @@ pub use self::{
     finalizer::{Finalized, Finalizer, Finalizing},
     kind::{Key, Kind, KindName, MayOwn, Scope, Seen},
     lookup::Lookup,
-    manager::{Options, Phase, Running},
+    manager::{Addresses, Options, Phase, Running},
     manifests::{ManifestOptions, Part, install_crds, to_yaml},
     next::Next,
     operator::{Operator, TaskContext},

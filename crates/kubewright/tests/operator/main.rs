@@ -10,4 +10,5 @@
 
 mod applying;
 mod installing;
+mod serving;
 mod support;
