@@ -3,6 +3,7 @@
 mod cache;
 pub mod client;
 pub mod clock;
+mod command;
 mod context;
 mod controller;
 pub mod entropy;
@@ -24,6 +25,7 @@ mod shutdown;
 
 pub use self::{
     cache::{Change, Health, Index, Watch},
+    command::{main, main_with},
     context::{Context, Live, Reader, child_name, condition},
     controller::{Builder, Controller, Owners, Predicate, Reconciler},
     error::{Error, Result},
