@@ -9,14 +9,16 @@ use std::{
     sync::LazyLock,
 };
 
+use hyper::body::Bytes;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
-use kubewright_apiserver::{ApiServer, Listening};
+use kubewright_apiserver::{Answer, ApiServer, BoxFuture, Cut, Hook, Listening, Next};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 /// The example operator. `cargo test` builds it; `cargo test --test command` alone does not.
 static OPERATOR: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -149,14 +151,17 @@ fn a_cluster_that_does_not_answer_is_named() {
 
 /// A server on a port, with the definition that the operator brings along.
 struct Cluster {
-    _server: ApiServer,
+    server: ApiServer,
     _listening: Listening,
     home: TempDir,
 }
 
 impl Cluster {
     async fn new() -> Self {
-        let server = ApiServer::start().await.unwrap();
+        Self::with(ApiServer::start().await.unwrap()).await
+    }
+
+    async fn with(server: ApiServer) -> Self {
         let list: Value =
             serde_json::from_str(&stdout(&["manifests", "--only", "crds", "-o", "json"])).unwrap();
         let definition = &list["items"][0];
@@ -166,7 +171,7 @@ impl Cluster {
         let listening = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let home = TempDir::new().unwrap();
         std::fs::write(home.path().join("config"), listening.kubeconfig()).unwrap();
-        Self { _server: server, _listening: listening, home }
+        Self { server, _listening: listening, home }
     }
 
     /// Runs the operator, with ports of its own, until it has said that it is working.
@@ -205,6 +210,53 @@ async fn a_signal_brings_it_to_a_clean_end() {
         assert_eq!(status.code(), Some(0), "{signal}: {rest}");
         assert!(rest.contains("stopping"), "{rest}");
     }
+}
+
+/// Never answers to what is written to ConfigMaps, and says that it was asked.
+struct Silent(mpsc::UnboundedSender<()>);
+
+impl Hook for Silent {
+    fn call<'a>(
+        &'a self,
+        request: http::Request<Bytes>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, std::result::Result<Answer, Cut>> {
+        Box::pin(async move {
+            if request.method() == http::Method::PATCH && request.uri().path().contains("configmaps") {
+                self.0.send(()).unwrap();
+                std::future::pending::<()>().await;
+            }
+            next.run(request).await
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_it_at_once() {
+    let (asked, mut is_asked) = mpsc::unbounded_channel();
+    let cluster = Cluster::with(ApiServer::builder().hook(Silent(asked)).start().await.unwrap()).await;
+    let (mut child, mut lines) = cluster.run(&[]).await;
+    let kind = GroupVersionKind::gvk("example.kubewright.dev", "v1", "Page");
+    let pages: Api<DynamicObject> =
+        Api::namespaced_with(cluster.server.client(), "default", &ApiResource::from_gvk(&kind));
+    let page = json!({
+        "apiVersion": "example.kubewright.dev/v1", "kind": "Page",
+        "metadata": {"name": "home"}, "spec": {"text": "hello"},
+    });
+    pages.create(&PostParams::default(), &serde_json::from_value(page).unwrap()).await.unwrap();
+    is_asked.recv().await.unwrap();
+    send("-TERM", &child);
+    let status = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        while !said.contains("stopping") {
+            assert_ne!(lines.read_line(&mut said).unwrap(), 0, "it ended: {said}");
+        }
+        send("-INT", &child);
+        child.wait().unwrap()
+    })
+    .await
+    .unwrap();
+    assert_eq!(status.code(), Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
