@@ -4,9 +4,10 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::LazyLock,
+    time::SystemTime,
 };
 
 use hyper::body::Bytes;
@@ -20,11 +21,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// The example operator. `cargo test` builds it; `cargo test --test command` alone does not.
+/// The example operator. `cargo test` builds it; `cargo test --test command` alone leaves it as it was.
 static OPERATOR: LazyLock<PathBuf> = LazyLock::new(|| {
     let tests = std::env::current_exe().unwrap();
     let example = tests.parent().unwrap().parent().unwrap().join("examples/page");
-    if !example.exists() {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = changed(&crate_dir.join("src")).max(changed(&crate_dir.join("examples")));
+    if !example.exists() || changed(&example) < sources {
         let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--package", "kubewright", "--example", "page"])
             .status()
@@ -33,6 +36,15 @@ static OPERATOR: LazyLock<PathBuf> = LazyLock::new(|| {
     }
     example
 });
+
+/// When a file, or the newest one in a directory, was last changed.
+fn changed(path: &Path) -> SystemTime {
+    if path.is_dir() {
+        let within = std::fs::read_dir(path).unwrap().map(|entry| changed(&entry.unwrap().path()));
+        return within.max().unwrap();
+    }
+    path.metadata().unwrap().modified().unwrap()
+}
 
 /// The operator with arguments, and with nothing of the environment that could lead it to a cluster.
 fn operator(arguments: &[&str]) -> Command {
@@ -92,6 +104,8 @@ fn manifests_can_be_printed_in_part_and_as_json() {
     assert_eq!(kinds.first(), Some(&"ServiceAccount"));
     assert_eq!(kinds.last(), Some(&"NetworkPolicy"));
     assert!(!kinds.contains(&"Deployment"));
+    let role = &list["items"][1];
+    assert!(!role.to_string().contains("pages/status"), "pages have no status: {role}");
 }
 
 #[test]

@@ -27,9 +27,18 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, namespaces: &[String]
     documents
 }
 
-/// What the controllers use, and telling about it in events.
+/// What the controllers use, and telling about it in events. A kind of its own without a status needs no right to it.
 fn all_rights(operator: &Operator) -> Rights {
     let mut rights = operator.rights();
+    for definition in definitions::merged(operator) {
+        let mut parts = definition.spec.versions.iter().filter_map(|version| version.subresources.as_ref());
+        if !parts.any(|parts| parts.status.is_some()) {
+            let status = format!("{}/status", definition.spec.names.plural);
+            rights
+                .verbs
+                .retain(|(group, resource, _), _| *group != definition.spec.group || *resource != status);
+        }
+    }
     rights.add("events.k8s.io".to_owned(), "events".to_owned(), true, &[Verb::Create, Verb::Patch]);
     rights
 }
