@@ -3,6 +3,7 @@
 mod cache;
 pub mod client;
 pub mod clock;
+mod command;
 mod context;
 mod controller;
 pub mod entropy;
@@ -12,23 +13,27 @@ mod kind;
 pub mod leader;
 mod lookup;
 mod manager;
+mod manifests;
 mod metrics;
 mod next;
 mod operator;
 pub mod queue;
 mod rights;
 mod selector;
+mod serve;
 mod shutdown;
 
 pub use self::{
     cache::{Change, Health, Index, Watch},
+    command::{main, main_with},
     context::{Context, Live, Reader, child_name, condition},
     controller::{Builder, Controller, Owners, Predicate, Reconciler},
     error::{Error, Result},
     finalizer::{Finalized, Finalizer, Finalizing},
     kind::{Key, Kind, KindName, MayOwn, Scope, Seen},
     lookup::Lookup,
-    manager::{Options, Phase, Running},
+    manager::{Addresses, Options, Phase, Running},
+    manifests::{ManifestOptions, Part, install_crds, to_yaml},
     next::Next,
     operator::{Operator, TaskContext},
     rights::Verb,

@@ -1,9 +1,10 @@
 //! Runs an operator: first the watches, until everything was seen; then what every replica does; then, as the
 //! leader, the rest. On the way out in the opposite order. Whatever fails ends the whole, with its cause.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
@@ -20,6 +21,7 @@ use crate::{
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
     operator::{Operator, TaskContext},
+    serve::{self, Inspected, Purpose, Server},
     shutdown::{Shutdown, Stop},
 };
 
@@ -34,6 +36,10 @@ pub struct Options {
     pub grace: Duration,
     /// How long it may take until everything was seen once: two minutes.
     pub sync_timeout: Duration,
+    /// Where `/metrics` and `/debug` are served; nothing for nowhere. Port 0 takes a free one.
+    pub metrics_address: Option<SocketAddr>,
+    /// Where `/healthz` and `/readyz` are served; nothing for nowhere. Port 0 takes a free one.
+    pub health_address: Option<SocketAddr>,
     /// Where the time comes from.
     pub clock: Clock,
     /// Where randomness comes from.
@@ -47,6 +53,8 @@ impl Default for Options {
             namespaces: Vec::new(),
             grace: Duration::from_secs(30),
             sync_timeout: Duration::from_secs(120),
+            metrics_address: None,
+            health_address: None,
             clock: Clock::system(),
             entropy: Entropy::system(),
         }
@@ -66,6 +74,15 @@ pub enum Phase {
     Stopping,
 }
 
+/// Where a running operator can be looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Where `/metrics` and `/debug` are.
+    pub metrics: Option<SocketAddr>,
+    /// Where `/healthz` and `/readyz` are.
+    pub health: Option<SocketAddr>,
+}
+
 /// A running operator. Dropping it is like a crash: everything ends at once, wherever it is.
 #[must_use = "the operator ends when this is dropped"]
 pub struct Running {
@@ -73,6 +90,7 @@ pub struct Running {
     task: Option<JoinHandle<Result<()>>>,
     stop: Stop,
     phase: watch::Receiver<Phase>,
+    addresses: watch::Receiver<Addresses>,
     metrics: Metrics,
 }
 
@@ -89,6 +107,14 @@ impl Running {
     /// How far it has come.
     pub fn phase(&self) -> Phase {
         *self.phase.borrow()
+    }
+
+    /// Waits until its servers are open, and says where; nothing if it has none, or has ended.
+    pub async fn addresses(&self) -> Addresses {
+        let mut addresses = self.addresses.clone();
+        // Told once, before anything else is done.
+        let _ = addresses.changed().await;
+        *addresses.borrow()
     }
 
     /// Its metrics, in the text form that Prometheus reads.
@@ -123,8 +149,16 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let (stop, shutdown) = Stop::new();
     let (tell, phase) = watch::channel(Phase::Syncing);
     let metrics = Metrics::new();
-    let manager = Manager { operator, client, options, metrics: metrics.clone(), phase: tell };
-    Running { task: Some(tokio::spawn(manager.run(shutdown))), stop, phase, metrics }
+    let (tell_addresses, addresses) = watch::channel(Addresses::default());
+    let manager = Manager {
+        operator,
+        client,
+        options,
+        metrics: metrics.clone(),
+        phase: tell,
+        addresses: tell_addresses,
+    };
+    Running { task: Some(tokio::spawn(manager.run(shutdown))), stop, phase, addresses, metrics }
 }
 
 struct Manager {
@@ -133,6 +167,7 @@ struct Manager {
     options: Options,
     metrics: Metrics,
     phase: watch::Sender<Phase>,
+    addresses: watch::Sender<Addresses>,
 }
 
 impl Manager {
@@ -149,6 +184,15 @@ impl Manager {
             &self.operator.name,
             self.options.namespaces.clone(),
         );
+        let inspected = Arc::new(Inspected {
+            operator: self.operator.name.clone(),
+            phase: self.phase.subscribe(),
+            metrics: self.metrics.clone(),
+            cache: cache.clone(),
+            queues: Mutex::default(),
+        });
+        // Open from before the first watch until after the lease is released.
+        let _servers = self.serve(&inspected).await?;
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
             .controllers
@@ -166,6 +210,7 @@ impl Manager {
                     metrics: self.metrics.controller(&description.name),
                 })
             })
+            .inspect(|prepared| inspected.queues.lock().push((prepared.name.clone(), prepared.queue.clone())))
             .partition(|prepared| prepared.needs_leadership);
 
         let mut parts = Work::new(self.options.grace);
@@ -237,6 +282,23 @@ impl Manager {
             ))),
             None => Ok(()),
         }
+    }
+
+    async fn serve(&self, inspected: &Arc<Inspected>) -> Result<Vec<Server>> {
+        let mut addresses = Addresses::default();
+        let mut servers = Vec::new();
+        if let Some(address) = self.options.health_address {
+            let server = serve::serve(address, Purpose::Health, inspected.clone()).await?;
+            addresses.health = Some(server.address);
+            servers.push(server);
+        }
+        if let Some(address) = self.options.metrics_address {
+            let server = serve::serve(address, Purpose::Metrics, inspected.clone()).await?;
+            addresses.metrics = Some(server.address);
+            servers.push(server);
+        }
+        self.addresses.send_replace(addresses);
+        Ok(servers)
     }
 
     fn lease_name(&self) -> String {

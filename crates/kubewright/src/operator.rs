@@ -30,6 +30,7 @@ use crate::{
 /// ```
 pub struct Operator {
     pub(crate) name: Arc<str>,
+    pub(crate) version: Option<String>,
     pub(crate) controllers: Vec<Controller>,
     pub(crate) tasks: Vec<Task>,
 }
@@ -58,7 +59,14 @@ pub struct TaskContext {
 impl Operator {
     /// An operator without controllers. Its name is also its field manager, and that of its lease.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into().into(), controllers: Vec::new(), tasks: Vec::new() }
+        Self { name: name.into().into(), version: None, controllers: Vec::new(), tasks: Vec::new() }
+    }
+
+    /// Says which version of it this is, usually `env!("CARGO_PKG_VERSION")`: its image is tagged with it.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
     }
 
     /// Adds a controller.

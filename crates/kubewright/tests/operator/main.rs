@@ -10,9 +10,11 @@
 
 mod applying;
 mod finalizing;
+mod installing;
 mod leading;
 mod reading;
 mod reconciling;
+mod serving;
 mod stopping;
 mod support;
 mod watching;

@@ -1,0 +1,243 @@
+//! `run`: finds the cluster, runs the operator, and brings it to a clean end when it is told to stop.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Args;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tokio::time::timeout;
+
+use super::{failed, logs};
+use crate::{
+    error::{Error, Result},
+    leader::LeaderElection,
+    manager::Options,
+    operator::Operator,
+    serve::parse_address,
+};
+
+/// How long the cluster may take to answer the first request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As shells have it for a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Args)]
+pub(super) struct Run {
+    /// Let one replica work at a time
+    #[arg(long, env = "LEADER_ELECT")]
+    leader_elect: bool,
+
+    /// Namespace of the lease; that of the operator without it
+    #[arg(long, value_name = "NAME", env = "LEADER_ELECTION_NAMESPACE")]
+    leader_election_namespace: Option<String>,
+
+    /// Where /metrics and /debug are served; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080", env = "METRICS_BIND_ADDRESS", value_parser = address)]
+    metrics_bind_address: Address,
+
+    /// Where /healthz and /readyz are served; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081", env = "HEALTH_PROBE_BIND_ADDRESS", value_parser = address)]
+    health_probe_bind_address: Address,
+
+    /// How to reach the cluster; without it the files of KUBECONFIG, ~/.kube/config, or the cluster it runs in
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Look after these namespaces only; may be repeated
+    #[arg(long, value_name = "NAME", value_delimiter = ',', env = "WATCH_NAMESPACE")]
+    namespace: Vec<String>,
+
+    /// How long running reconciles may take to end when it is told to stop
+    #[arg(long, value_name = "DURATION", default_value = "30s", env = "GRACE_PERIOD", value_parser = duration)]
+    grace_period: Duration,
+
+    /// What is logged: error, warn, info, debug, trace, or rules as in "info,kube=debug"
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "LOG_LEVEL", value_parser = logs::filter)]
+    log_level: String,
+
+    /// The form of logs
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = logs::Format::Text, env = "LOG_FORMAT")]
+    log_format: logs::Format,
+}
+
+/// An address, or none.
+#[derive(Clone, Copy)]
+struct Address(Option<SocketAddr>);
+
+fn address(text: &str) -> Result<Address, String> {
+    parse_address(text).map(Address)
+}
+
+/// `90s`, `1m30s`, or just seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let spelled = || text.parse::<jiff::SignedDuration>().ok()?.try_into().ok();
+    seconds.or_else(spelled).ok_or_else(|| "expected a duration, as in 30s or 1m30s".to_owned())
+}
+
+impl Run {
+    pub(super) fn run(self, operator: Operator) -> ExitCode {
+        logs::start(&self.log_level, self.log_format);
+        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(why) => return failed(format!("no threads can be started: {why}")),
+        };
+        let code = runtime.block_on(self.until_told(operator)).unwrap_or_else(failed);
+        // Whatever still runs was given its time.
+        runtime.shutdown_background();
+        code
+    }
+
+    async fn until_told(self, operator: Operator) -> Result<ExitCode> {
+        let mut signals = Signals::new()?;
+        let client = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
+            client = connect(self.kubeconfig.as_ref()) => client?,
+        };
+        let options = self.options(&operator);
+        let mut running = operator.start(client, options);
+        tokio::select! {
+            biased;
+            () = signals.next() => {}
+            ended = running.ended() => return ended.map(|()| ExitCode::SUCCESS),
+        }
+        tracing::info!("stopping; a second signal ends it at once");
+        tokio::select! {
+            biased;
+            () = signals.next() => Ok(ExitCode::from(INTERRUPTED)),
+            ended = running.stop() => ended.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    fn options(self, operator: &Operator) -> Options {
+        let election = LeaderElection {
+            namespace: self.leader_election_namespace,
+            ..LeaderElection::new(operator.name())
+        };
+        Options {
+            leader_election: self.leader_elect.then_some(election),
+            namespaces: self.namespace.into_iter().filter(|name| !name.is_empty()).collect(),
+            grace: self.grace_period,
+            metrics_address: self.metrics_bind_address.0,
+            health_address: self.health_probe_bind_address.0,
+            ..Options::default()
+        }
+    }
+}
+
+/// A client of the cluster, which has answered.
+async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client> {
+    let (config, from) = match kubeconfig {
+        Some(path) => (read(path).await?, format!("from {}", path.display())),
+        None => (infer().await?, "from the kubeconfig or the pod it runs in".to_owned()),
+    };
+    let url = config.cluster_url.to_string();
+    let client = Client::try_from(config)?;
+    let trouble = match timeout(PATIENCE, client.apiserver_version()).await {
+        Ok(Ok(_)) => return Ok(client),
+        Ok(Err(why)) => innermost(&why),
+        Err(_) => format!("no answer within {PATIENCE:?}"),
+    };
+    Err(Error::new(format!("the cluster can't be reached: tried {url} ({from}): {trouble}; {HINT}")))
+}
+
+const HINT: &str = "start one on this machine with `kubewright cluster --api-only --kubeconfig dev.yaml`, and pass \
+                    --kubeconfig dev.yaml";
+
+async fn read(path: &PathBuf) -> Result<Config> {
+    let refuse = |why: String| Error::new(format!("{} is no kubeconfig: {why}", path.display()));
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|why| refuse(reason(&why)))?;
+    let options = KubeConfigOptions::default();
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|why| refuse(reason(&why)))
+}
+
+async fn infer() -> Result<Config> {
+    match Kubeconfig::read() {
+        // There is one, so what is wrong with it counts.
+        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|why| Error::new(format!("the kubeconfig can't be used: {}", reason(&why)))),
+        Err(why) => Config::incluster().map_err(|_| {
+            let tried = "tried --kubeconfig, the files of KUBECONFIG, ~/.kube/config, and the service account of a pod";
+            Error::new(format!("there is no cluster to work with: {tried}: {}; {HINT}", reason(&why)))
+        }),
+    }
+}
+
+/// Why a kubeconfig can't be read. Never what is in it: that may be a secret.
+fn reason(why: &KubeconfigError) -> String {
+    match why {
+        KubeconfigError::ReadConfig(why, path) => format!("{}: {why}", path.display()),
+        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".to_owned(),
+        KubeconfigError::CurrentContextNotSet => "it has no current context".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The cause at the bottom, which says more than those that pass it on.
+fn innermost(why: &kube::Error) -> String {
+    if let kube::Error::Api(status) = why {
+        return status.message.clone();
+    }
+    let mut cause: &dyn std::error::Error = why;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// The signals that ask a program to end.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        // An error means that there are no such signals here.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert!(duration("soon").is_err());
+        assert!(duration("-1s").is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The manifests that install an operator, from the same value that runs: definitions of its kinds, the least
+//! rights it can work with, and its Deployment. The same operator gives the same documents, in the same order.
+
+mod definitions;
+mod narrowing;
+mod rbac;
+mod workload;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+pub use self::definitions::install_crds;
+use crate::{
+    error::{Error, Result},
+    operator::Operator,
+};
+
+/// Which part of the manifests a document belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Part {
+    /// The definitions of the operator's kinds.
+    Crds,
+    /// The namespace it lives in.
+    Namespace,
+    /// Its service account, its roles, and roles for the people who use its kinds.
+    Rbac,
+    /// The Deployment that runs it.
+    Deployment,
+    /// The Service and the NetworkPolicy by which its metrics are read.
+    Metrics,
+}
+
+/// How an operator is installed.
+#[derive(Debug, Clone, Default)]
+pub struct ManifestOptions {
+    /// The namespace the operator lives in: by default its name and `-system`.
+    pub namespace: Option<String>,
+    /// The image that has it: by default its name, tagged with its version.
+    pub image: Option<String>,
+    /// The namespaces it watches; none means all. With some, its rights end there, too.
+    pub namespaces: Vec<String>,
+    /// Only these parts; none means all.
+    pub only: BTreeSet<Part>,
+}
+
+/// What all documents of one installation have in common.
+struct Names<'a> {
+    operator: &'a str,
+    namespace: String,
+}
+
+impl Names<'_> {
+    /// Labels that only this operator's pods carry.
+    fn selector(&self) -> Value {
+        json!({"app.kubernetes.io/name": self.operator, "app.kubernetes.io/component": "operator"})
+    }
+
+    fn labels(&self) -> Value {
+        json!({"app.kubernetes.io/name": self.operator, "app.kubernetes.io/managed-by": "kubewright"})
+    }
+
+    /// The metadata of an object outside of namespaces.
+    fn cluster(&self, name: impl Into<String>) -> Value {
+        json!({"name": name.into(), "labels": self.labels()})
+    }
+
+    /// The metadata of an object in the operator's own namespace.
+    fn own(&self, name: impl Into<String>) -> Value {
+        self.within(&self.namespace, name)
+    }
+
+    fn within(&self, namespace: &str, name: impl Into<String>) -> Value {
+        json!({"name": name.into(), "namespace": namespace, "labels": self.labels()})
+    }
+}
+
+impl Operator {
+    /// The manifests that install it, in the order in which they can be applied.
+    ///
+    /// ```
+    /// # use kubewright::{ManifestOptions, Operator};
+    /// let operator = Operator::new("example-operator");
+    /// let documents = operator.manifests(&ManifestOptions::default());
+    /// assert_eq!(documents[0]["metadata"]["name"], "example-operator-system");
+    /// ```
+    pub fn manifests(&self, options: &ManifestOptions) -> Vec<Value> {
+        let namespace = options.namespace.clone().unwrap_or_else(|| format!("{}-system", self.name()));
+        let names = Names { operator: self.name(), namespace };
+        let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+        let parts = [
+            (Part::Crds, definitions::definitions(self)),
+            (Part::Namespace, vec![workload::namespace(&names)]),
+            (Part::Rbac, rbac::rbac(self, &names, &options.namespaces)),
+            (Part::Deployment, vec![workload::deployment(self, &names, options)]),
+            (Part::Metrics, vec![workload::metrics_service(&names), workload::metrics_policy(&names)]),
+        ];
+        parts.into_iter().filter(|(part, _)| is_wanted(*part)).flat_map(|(_, documents)| documents).collect()
+    }
+}
+
+/// Documents as one YAML stream, in a form that every reader of YAML 1.1 and 1.2 understands alike.
+pub fn to_yaml(documents: &[Value]) -> Result<String> {
+    serde_saphyr::to_string_multiple(documents).map_err(|why| Error::new(why.to_string()))
+}

@@ -1,0 +1,159 @@
+//! Who may do what: the operator no more than it uses, and the people of a cluster with its kinds as with the
+//! built-in ones.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Names, definitions};
+use crate::{
+    operator::Operator,
+    rights::{Rights, Verb},
+};
+
+pub(super) fn rbac(operator: &Operator, names: &Names<'_>, namespaces: &[String]) -> Vec<Value> {
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": names.own(names.operator),
+    });
+    let mut documents = vec![account];
+    documents.extend(operator_roles(&all_rights(operator), names, namespaces));
+    documents.extend(leader_election(names));
+    for definition in definitions::merged(operator) {
+        let resource = &definition.spec.names;
+        documents.extend(roles_for_people(&definition.spec.group, &resource.plural, &resource.kind, names));
+    }
+    documents
+}
+
+/// What the controllers use, and telling about it in events. A kind of its own without a status needs no right to it.
+fn all_rights(operator: &Operator) -> Rights {
+    let mut rights = operator.rights();
+    for definition in definitions::merged(operator) {
+        let mut parts = definition.spec.versions.iter().filter_map(|version| version.subresources.as_ref());
+        if !parts.any(|parts| parts.status.is_some()) {
+            let status = format!("{}/status", definition.spec.names.plural);
+            rights
+                .verbs
+                .retain(|(group, resource, _), _| *group != definition.spec.group || *resource != status);
+        }
+    }
+    rights.add("events.k8s.io".to_owned(), "events".to_owned(), true, &[Verb::Create, Verb::Patch]);
+    rights
+}
+
+/// One ClusterRole; or, if only some namespaces are watched, a Role in each, and a ClusterRole for what is in none.
+fn operator_roles(rights: &Rights, names: &Names<'_>, namespaces: &[String]) -> Vec<Value> {
+    if namespaces.is_empty() {
+        return cluster_role(names, rules(rights, |_| true));
+    }
+    let everywhere = rules(rights, |is_namespaced| !is_namespaced);
+    let mut documents = if everywhere.is_empty() { Vec::new() } else { cluster_role(names, everywhere) };
+    for namespace in namespaces {
+        documents.extend(role(
+            names,
+            namespace,
+            names.operator,
+            rules(rights, |is_namespaced| is_namespaced),
+        ));
+    }
+    documents
+}
+
+/// The rules for those rights whose scope is wanted; resources of a group that need the same share one.
+fn rules(rights: &Rights, is_wanted: impl Fn(bool) -> bool) -> Vec<Value> {
+    let mut together: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
+    for ((group, resource, is_namespaced), verbs) in &rights.verbs {
+        if is_wanted(*is_namespaced) {
+            let verbs = verbs.iter().map(|verb| verb.name()).collect();
+            together.entry((group, verbs)).or_default().push(resource);
+        }
+    }
+    let rule =
+        |((group, verbs), resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    together.into_iter().map(rule).collect()
+}
+
+fn cluster_role(names: &Names<'_>, rules: Vec<Value>) -> Vec<Value> {
+    let name = names.operator;
+    vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": names.cluster(name),
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": names.cluster(name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": subjects(names),
+        }),
+    ]
+}
+
+fn role(names: &Names<'_>, namespace: &str, name: &str, rules: Vec<Value>) -> Vec<Value> {
+    vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": names.within(namespace, name),
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": names.within(namespace, name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": subjects(names),
+        }),
+    ]
+}
+
+fn subjects(names: &Names<'_>) -> Value {
+    json!([{"kind": "ServiceAccount", "name": names.operator, "namespace": names.namespace}])
+}
+
+/// The lease by its name. Creating can't be limited to one: its name is not known when rights are checked.
+fn leader_election(names: &Names<'_>) -> Vec<Value> {
+    let (groups, resources) = (["coordination.k8s.io"], ["leases"]);
+    let rules = vec![
+        json!({"apiGroups": groups, "resources": resources, "verbs": ["create"]}),
+        json!({
+            "apiGroups": groups,
+            "resources": resources,
+            "resourceNames": [names.operator],
+            "verbs": ["get", "update"],
+        }),
+    ];
+    role(names, &names.namespace, &format!("{}-leader-election", names.operator), rules)
+}
+
+/// Roles that become part of the cluster's own `admin`, `edit` and `view`.
+fn roles_for_people(group: &str, plural: &str, kind: &str, names: &Names<'_>) -> Vec<Value> {
+    let editing = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let tiers: [(&str, &str, &[&str]); 3] = [
+        ("admin", "admin", &["*"]),
+        ("editor", "edit", &editing),
+        ("viewer", "view", &["get", "list", "watch"]),
+    ];
+    tiers
+        .into_iter()
+        .map(|(tier, aggregate, verbs)| {
+            let name = format!("{}-{}-{tier}", names.operator, kind.to_ascii_lowercase());
+            let mut metadata = names.cluster(name);
+            metadata["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{aggregate}")] = json!("true");
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": metadata,
+                "rules": [
+                    {"apiGroups": [group], "resources": [plural], "verbs": verbs},
+                    {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
+                ],
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,225 @@
+//! What an operator tells over HTTP: whether it is alive and ready, its metrics, and a page for people who want
+//! to know what it is doing. It only ever tells; nothing can be changed here.
+
+mod debug;
+
+use std::{convert::Infallible, fmt::Write as _, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::sleep,
+};
+
+use crate::{
+    cache::{Cache, WatchState},
+    error::{Error, Result},
+    manager::Phase,
+    metrics::Metrics,
+    queue::Queue,
+};
+
+/// As prometheus-client says of the text that it writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// How long a client may take to send the head of its request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The parts of a running operator that can be looked at.
+pub(crate) struct Inspected {
+    pub(crate) operator: Arc<str>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) metrics: Metrics,
+    pub(crate) cache: Cache,
+    /// By controller, in the order in which they were added.
+    pub(crate) queues: Mutex<Vec<(String, Queue)>>,
+}
+
+/// What a server answers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `/healthz` and `/readyz`.
+    Health,
+    /// `/metrics` and `/debug`.
+    Metrics,
+}
+
+/// An open server. It closes when this is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Reads an address as kubebuilder's flags have it: `:8080` is on every interface, and `0` means none.
+pub(crate) fn parse_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "0" {
+        return Ok(None);
+    }
+    let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    let whole = whole.replacen("localhost:", "127.0.0.1:", 1);
+    whole.parse().map(Some).map_err(|_| {
+        format!("{text:?} is no address: write it as \":8080\" or \"127.0.0.1:8080\", or \"0\" for none")
+    })
+}
+
+/// Opens a server.
+pub(crate) async fn serve(
+    address: SocketAddr,
+    purpose: Purpose,
+    inspected: Arc<Inspected>,
+) -> Result<Server> {
+    let listener = bind(address).await.map_err(|why| {
+        let what = if purpose == Purpose::Health { "health" } else { "metrics" };
+        let hint = match why.kind() {
+            io::ErrorKind::AddrInUse => {
+                "the port is in use: choose another one, or 0 to go without".to_owned()
+            }
+            io::ErrorKind::PermissionDenied => "not allowed: choose a port above 1023".to_owned(),
+            _ => why.to_string(),
+        };
+        Error::terminal(format!("the {what} server can't listen on {address}: {hint}"))
+    })?;
+    let address = listener.local_addr()?;
+    let task = tokio::spawn(accept(listener, purpose, inspected)).abort_handle();
+    Ok(Server { address, task })
+}
+
+/// Every interface is that of both protocols, or of IPv4 on a host without IPv6.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(why)
+            if address.ip() == std::net::Ipv6Addr::UNSPECIFIED && why.kind() != io::ErrorKind::AddrInUse =>
+        {
+            TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
+async fn accept(listener: TcpListener, purpose: Purpose, inspected: Arc<Inspected>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            biased;
+            Some(_ended) = connections.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+        };
+        let inspected = inspected.clone();
+        let service = service_fn(move |request| {
+            let answer = answer(purpose, &request, &inspected);
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        connections.spawn(async move {
+            let mut connection = http1::Builder::new();
+            connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+            // How a connection ends is the client's business.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+fn answer<B>(purpose: Purpose, request: &Request<B>, inspected: &Inspected) -> Answer {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET is answered here\n");
+    }
+    let is_verbose =
+        request.uri().query().is_some_and(|query| query.split('&').any(|word| word.starts_with("verbose")));
+    match (purpose, request.uri().path()) {
+        (Purpose::Health, "/healthz" | "/livez") => report("healthz", &[], is_verbose),
+        (Purpose::Health, "/readyz") => report("readyz", &inspected.obstacles(), is_verbose),
+        (Purpose::Metrics, "/metrics") => text(StatusCode::OK, OPEN_METRICS, inspected.metrics.text()),
+        (Purpose::Metrics, "/debug") => debug::answer(request, inspected),
+        (Purpose::Health, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /healthz and /readyz\n"),
+        (Purpose::Metrics, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /metrics and /debug\n"),
+    }
+}
+
+fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+/// One thing that must hold, and what is in its way.
+struct Check {
+    name: String,
+    obstacle: Option<String>,
+}
+
+/// In the form in which the servers of Kubernetes tell it.
+fn report(name: &str, checks: &[Check], is_verbose: bool) -> Answer {
+    let passes = checks.iter().all(|check| check.obstacle.is_none());
+    if passes && !is_verbose {
+        return text(StatusCode::OK, PLAIN, "ok");
+    }
+    let mut body = "[+]ping ok\n".to_owned();
+    for Check { name, obstacle } in checks {
+        // Writing into a string does not fail.
+        let _ = match obstacle {
+            None => writeln!(body, "[+]{name} ok"),
+            Some(why) => writeln!(body, "[-]{name} failed: {why}"),
+        };
+    }
+    let (status, outcome) = match passes {
+        true => (StatusCode::OK, "passed"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
+    };
+    let _ = writeln!(body, "{name} check {outcome}");
+    text(status, PLAIN, body)
+}
+
+impl Inspected {
+    /// What must hold for the operator to be ready: it is not on its way in or out, and every watch has seen
+    /// everything once.
+    fn obstacles(&self) -> Vec<Check> {
+        let phase = match *self.phase.borrow() {
+            Phase::Syncing => Some("not everything was seen yet".to_owned()),
+            Phase::Waiting | Phase::Working => None,
+            Phase::Stopping => Some("it is stopping".to_owned()),
+        };
+        let watch = |watch: WatchState| Check {
+            name: format!("watch-{}", watch.name),
+            obstacle: (!watch.health.is_synced)
+                .then(|| watch.health.trouble.unwrap_or_else(|| "no answer yet".to_owned())),
+        };
+        let first = Check { name: "operator".to_owned(), obstacle: phase };
+        std::iter::once(first).chain(self.cache.watches().into_iter().map(watch)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_kubebuilder_writes_them() {
+        assert_eq!(parse_address(":8080"), Ok(Some("[::]:8080".parse().unwrap())));
+        assert_eq!(parse_address("127.0.0.1:0"), Ok(Some("127.0.0.1:0".parse().unwrap())));
+        assert_eq!(parse_address("localhost:81"), Ok(Some("127.0.0.1:81".parse().unwrap())));
+        assert_eq!(parse_address("0"), Ok(None));
+        assert!(parse_address("8080").unwrap_err().contains("\":8080\""));
+    }
+}
