@@ -6,14 +6,13 @@ use k8s_openapi::{
         apps::v1::{Deployment, DeploymentSpec},
         core::v1::{ConfigMap, Container, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec},
     },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{
-    Api, CustomResource, CustomResourceExt as _, ResourceExt as _,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    Api, CustomResource, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
 };
-use kubewright::{Context, Controller, Next, Operator, Options, Reconciler};
+use kubewright::{Context, Controller, Next, Operator, Options, Reconciler, install_crds};
 use kubewright_apiserver::ApiServer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,8 +75,7 @@ pub(crate) fn run(rounds: u32) -> Result<Vec<Measure>> {
 async fn converge() -> Result<f64> {
     let server = ApiServer::start().await?;
     let client = server.client();
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.patch(Site::crd_name(), &PatchParams::apply("bench"), &Patch::Apply(Site::crd())).await?;
+    install_crds(&client, &operator()).await.map_err(|why| why.to_string())?;
     let sites: Api<Site> = Api::namespaced(client.clone(), "default");
     for number in 0..RESOURCES {
         let spec = SiteSpec { image: "nginx".to_owned(), page: number.to_string() };

@@ -1,4 +1,4 @@
-//! The operator SDK for Rust.
+#![doc = include_str!("docs/tutorial.md")]
 
 mod cache;
 pub mod client;
@@ -8,6 +8,7 @@ mod context;
 mod controller;
 pub mod entropy;
 mod error;
+mod events;
 mod finalizer;
 mod kind;
 pub mod leader;
@@ -29,6 +30,7 @@ pub use self::{
     context::{Context, Live, Reader, child_name, condition},
     controller::{Builder, Controller, Owners, Predicate, Reconciler},
     error::{Error, Result},
+    events::Event,
     finalizer::{Finalized, Finalizer, Finalizing},
     kind::{Key, Kind, KindName, MayOwn, Scope, Seen},
     lookup::Lookup,

@@ -18,6 +18,7 @@ use crate::{
     controller::{Parts, Prepared},
     entropy::Entropy,
     error::{Error, Result},
+    events::Recorder,
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
     operator::{Operator, TaskContext},
@@ -193,6 +194,11 @@ impl Manager {
         });
         // Open from before the first watch until after the lease is released.
         let _servers = self.serve(&inspected).await?;
+        let recorder = Arc::new(Recorder::new(
+            self.operator.name.clone(),
+            self.options.clock,
+            self.options.entropy.clone(),
+        ));
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
             .controllers
@@ -208,6 +214,7 @@ impl Manager {
                     clock: self.options.clock,
                     entropy: self.options.entropy.clone(),
                     metrics: self.metrics.controller(&description.name),
+                    recorder: recorder.clone(),
                 })
             })
             .inspect(|prepared| inspected.queues.lock().push((prepared.name.clone(), prepared.queue.clone())))

@@ -19,12 +19,15 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use self::options::{Selection, WatchId};
 pub(crate) use self::store::{Applied, Store};
 pub use self::{
     index::Index,
     options::Watch,
     store::{Change, Health},
+};
+use self::{
+    options::{Selection, WatchId},
+    store::Subscriber,
 };
 use crate::{
     entropy::Entropy,
@@ -218,7 +221,7 @@ impl<K: Kind> View<K> {
     }
 
     /// Calls `subscriber` with everything that is there and with every change, until the answer is dropped.
-    pub(crate) fn subscribe(&self, subscriber: Arc<dyn Fn(&Change<K>) + Send + Sync>) -> Subscription {
+    pub(crate) fn subscribe(&self, subscriber: Subscriber<K>) -> Subscription {
         let ends: Vec<Box<dyn FnOnce() + Send + Sync>> = self
             .informers
             .iter()

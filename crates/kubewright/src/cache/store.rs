@@ -41,7 +41,7 @@ impl<K: Kind> Change<K> {
     }
 }
 
-type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+pub(super) type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// How the watch that feeds a store is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

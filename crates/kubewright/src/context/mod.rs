@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     controller::Views,
     error::Result,
+    events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
     lookup::Lookup,
     queue::{Priority, Queue},
@@ -28,12 +29,12 @@ use crate::{
 pub(crate) struct Shared {
     /// The operator's name, which is also its field manager.
     pub(crate) operator: Arc<str>,
-    pub(crate) controller: String,
     pub(crate) client: Client,
     pub(crate) cache: Cache,
     pub(crate) views: Arc<Views>,
     pub(crate) queue: Queue,
     pub(crate) clock: Clock,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) status: StatusShape,
 }
 
@@ -168,6 +169,12 @@ impl<K: Kind> Reader<K> {
             None => self.shared.cache.deleted(&**object),
         }
         Ok(())
+    }
+
+    /// Tells people about the object, as `kubectl describe` shows it. What can't be told is logged: an event never
+    /// fails a reconcile.
+    pub async fn event(&self, event: Event) {
+        self.shared.recorder.record(&self.shared.client, &*self.object, event).await;
     }
 
     /// Reconciles another object of this controller soon.

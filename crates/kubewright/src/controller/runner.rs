@@ -25,6 +25,7 @@ use crate::{
     context::{Context, Shared, StatusShape, request},
     entropy::Entropy,
     error::Result,
+    events::{Event, Recorder},
     finalizer::{Cleanup, Finalizing},
     kind::{Key, Kind, KindName, Seen, revision, uid},
     metrics::{ControllerMetrics, Ended},
@@ -91,7 +92,10 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) metrics: ControllerMetrics,
+    pub(crate) recorder: Arc<Recorder>,
 }
+
+type Run = Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A controller whose watches run and whose queue fills, but that does not reconcile yet.
 pub(crate) struct Prepared {
@@ -101,7 +105,7 @@ pub(crate) struct Prepared {
     pub(crate) health: Box<dyn Fn() -> Vec<(KindName, Health)> + Send + Sync>,
     pub(crate) synced: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Reconciles until it is told to stop, then lets what runs come to its end.
-    pub(crate) run: Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>,
+    pub(crate) run: Run,
 }
 
 /// Starts the watches of a controller.
@@ -112,12 +116,12 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
     let shared = Arc::new(Shared {
         operator: parts.operator,
-        controller: plan.name.clone(),
         client: parts.client,
         cache: parts.cache,
         views: views.clone(),
         queue: queue.clone(),
         clock: parts.clock,
+        recorder: parts.recorder,
         status: (plan.status)(),
     });
     parts.metrics.watch_queue(queue.clone());
@@ -179,7 +183,7 @@ impl<K: Kind> Runner<K> {
         let mut work = {
             let (runner, key) = (self.clone(), key.clone());
             // A task of its own, so that a panic ends there.
-            Abort(tokio::spawn(async move { runner.reconcile(&key).await }.instrument(span.clone())))
+            Abort(tokio::spawn(async move { runner.attempt(&key).await }.instrument(span.clone())))
         };
         let limit = self.plan.options.timeout;
         let outcome = match limit {
@@ -217,6 +221,19 @@ impl<K: Kind> Runner<K> {
         };
         self.metrics.ended(ended, started.elapsed());
         taken.done(outcome);
+    }
+
+    /// A reconcile; people are told of a failure that waits for them.
+    async fn attempt(&self, key: &Key) -> Result<Next> {
+        let outcome = self.reconcile(key).await;
+        if let Err(error) = &outcome
+            && error.is_terminal()
+            && let Some(object) = self.shared.views.get::<K>()?.get(key)
+        {
+            let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+            self.shared.recorder.record(&self.shared.client, &*object, event).await;
+        }
+        outcome
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next> {

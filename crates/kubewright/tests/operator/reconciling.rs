@@ -11,7 +11,9 @@ use std::{
 use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt as _;
-use kubewright::{Change, Controller, Error, Key, Next, Predicate};
+use kubewright::{
+    Change, Context, Controller, Error, Event, Key, Next, Operator, Predicate, Reconciler, Result,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -352,4 +354,37 @@ async fn what_a_watched_object_mattered_to_before_and_what_it_matters_to_now_are
     world.delete::<ConfigMap>("briefer").await;
     rest().await;
     assert_eq!(log.sorted(), ["one", "three"], "also what came and went while another was mapped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_told_and_the_same_one_again_is_counted() {
+    struct Teller;
+    impl Reconciler<Site> for Teller {
+        async fn reconcile(&self, site: &Site, cx: &Context<Site>) -> Result<Next> {
+            cx.event(Event::normal("Looked", "Reconcile", "all is well")).await;
+            if site.spec.page == "wrong" {
+                return Err(Error::terminal("spec.page: can't be this"));
+            }
+            Ok(Next::after(Duration::from_secs(60)))
+        }
+    }
+    let world = World::new().await;
+    let operator = Operator::new("teller").controller(Controller::of::<Site>().run(Teller));
+    let _running = operator.start(world.recorded(), options());
+    world.create(&site("shop")).await;
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    let events = world.api::<k8s_openapi::api::events::v1::Event>();
+    let told = events.list(&Default::default()).await.unwrap().items;
+    let [event] = told.as_slice() else { panic!("one event, counted: {told:?}") };
+    assert_eq!(event.reason.as_deref(), Some("Looked"));
+    assert_eq!(event.reporting_controller.as_deref(), Some("teller"));
+    assert_eq!(event.regarding.as_ref().unwrap().name.as_deref(), Some("shop"));
+    assert_eq!(event.series.as_ref().unwrap().count, 3, "at once, and after one and two minutes");
+
+    world.merge::<Site>("shop", serde_json::json!({"spec": {"page": "wrong"}})).await;
+    rest().await;
+    let told = events.list(&Default::default()).await.unwrap().items;
+    let failed = told.iter().find(|event| event.reason.as_deref() == Some("ReconcileFailed")).unwrap();
+    assert_eq!(failed.type_.as_deref(), Some("Warning"));
+    assert_eq!(failed.note.as_deref(), Some("spec.page: can't be this"));
 }
