@@ -19,12 +19,15 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use self::options::{Selection, WatchId};
 pub(crate) use self::store::{Applied, Store};
 pub use self::{
     index::Index,
     options::Watch,
     store::{Change, Health},
+};
+use self::{
+    options::{Selection, WatchId},
+    store::Subscriber,
 };
 use crate::{
     entropy::Entropy,
@@ -218,13 +221,13 @@ impl<K: Kind> View<K> {
     }
 
     /// Calls `subscriber` with everything that is there and with every change, until the answer is dropped.
-    pub(crate) fn subscribe(&self, subscriber: Arc<dyn Fn(&Change<K>) + Send + Sync>) -> Subscription {
-        let ends: Vec<Box<dyn FnOnce() + Send + Sync>> = self
+    pub(crate) fn subscribe(&self, subscriber: Subscriber<K>) -> Subscription {
+        let ends = self
             .informers
             .iter()
             .map(|informer| {
                 let (informer, id) = (informer.clone(), informer.store.subscribe(subscriber.clone()));
-                Box::new(move || informer.store.unsubscribe(id)) as Box<dyn FnOnce() + Send + Sync>
+                Box::new(move || informer.store.unsubscribe(id)) as End
             })
             .collect();
         Subscription(ends)
@@ -245,7 +248,9 @@ impl<K: Kind> View<K> {
 }
 
 /// Ends a subscription when it is dropped, and its watch if nobody else wants it.
-pub(crate) struct Subscription(Vec<Box<dyn FnOnce() + Send + Sync>>);
+pub(crate) struct Subscription(Vec<End>);
+
+type End = Box<dyn FnOnce() + Send + Sync>;
 
 impl Drop for Subscription {
     fn drop(&mut self) {

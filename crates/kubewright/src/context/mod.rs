@@ -28,7 +28,6 @@ use crate::{
 pub(crate) struct Shared {
     /// The operator's name, which is also its field manager.
     pub(crate) operator: Arc<str>,
-    pub(crate) controller: String,
     pub(crate) client: Client,
     pub(crate) cache: Cache,
     pub(crate) views: Arc<Views>,

@@ -93,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) metrics: ControllerMetrics,
 }
 
+type Run = Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
 /// A controller whose watches run and whose queue fills, but that does not reconcile yet.
 pub(crate) struct Prepared {
     pub(crate) name: String,
@@ -101,7 +103,7 @@ pub(crate) struct Prepared {
     pub(crate) health: Box<dyn Fn() -> Vec<(KindName, Health)> + Send + Sync>,
     pub(crate) synced: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Reconciles until it is told to stop, then lets what runs come to its end.
-    pub(crate) run: Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>,
+    pub(crate) run: Run,
 }
 
 /// Starts the watches of a controller.
@@ -112,7 +114,6 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
     let shared = Arc::new(Shared {
         operator: parts.operator,
-        controller: plan.name.clone(),
         client: parts.client,
         cache: parts.cache,
         views: views.clone(),
