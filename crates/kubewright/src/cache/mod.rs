@@ -222,12 +222,12 @@ impl<K: Kind> View<K> {
 
     /// Calls `subscriber` with everything that is there and with every change, until the answer is dropped.
     pub(crate) fn subscribe(&self, subscriber: Subscriber<K>) -> Subscription {
-        let ends: Vec<Box<dyn FnOnce() + Send + Sync>> = self
+        let ends = self
             .informers
             .iter()
             .map(|informer| {
                 let (informer, id) = (informer.clone(), informer.store.subscribe(subscriber.clone()));
-                Box::new(move || informer.store.unsubscribe(id)) as Box<dyn FnOnce() + Send + Sync>
+                Box::new(move || informer.store.unsubscribe(id)) as End
             })
             .collect();
         Subscription(ends)
@@ -248,7 +248,9 @@ impl<K: Kind> View<K> {
 }
 
 /// Ends a subscription when it is dropped, and its watch if nobody else wants it.
-pub(crate) struct Subscription(Vec<Box<dyn FnOnce() + Send + Sync>>);
+pub(crate) struct Subscription(Vec<End>);
+
+type End = Box<dyn FnOnce() + Send + Sync>;
 
 impl Drop for Subscription {
     fn drop(&mut self) {

@@ -41,7 +41,8 @@ impl<K: Kind> Change<K> {
     }
 }
 
-pub(super) type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+/// What is told of every change.
+pub(crate) type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// How the watch that feeds a store is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use crate::{cache::Change, kind::Kind, selector};
 ///
 /// let spec_or_labels = Predicate::<Deployment>::generation_changed().or(Predicate::labels_changed());
 /// ```
-pub struct Predicate<K>(Test<K>);
+pub struct Predicate<K>(Passes<K>);
 
-type Test<K> = Arc<dyn Fn(&Change<K>) -> bool + Send + Sync>;
+type Passes<K> = Arc<dyn Fn(&Change<K>) -> bool + Send + Sync>;
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {

@@ -18,18 +18,21 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, Site, SiteStatus, World, doing, only, options, rest, site};
 
-/// A replica that tries to write twice a second, and writes down when it could.
+/// A replica whose reconcile never ends: it writes twice a second, and writes down when it could.
 fn replica(name: &'static str, client: Client, log: &Log, start: Instant) -> Running {
     let log = log.clone();
     let patient = QueueOptions { cap: Duration::from_millis(500), ..QueueOptions::default() };
     let controller = Controller::of::<Site>().queue(patient).when(Predicate::generation_changed());
-    let controller = controller.run(doing(move |site, cx| {
+    let controller = controller.run(doing(move |_, cx| {
         let log = log.clone();
         async move {
-            let published = !site.status.as_ref().is_some_and(|status| status.published);
-            cx.status(SiteStatus { published, ..SiteStatus::default() }).await?;
-            log.add(format!("{name} {:04}", start.elapsed().as_secs()));
-            Ok(Next::after(Duration::from_millis(500)))
+            for turn in 0.. {
+                let published = turn % 2 == 0;
+                cx.status(SiteStatus { published, ..SiteStatus::default() }).await?;
+                log.add(format!("{name} {:04}", start.elapsed().as_secs()));
+                sleep(Duration::from_millis(500)).await;
+            }
+            Ok(Next::on_change())
         }
         .boxed()
     }));

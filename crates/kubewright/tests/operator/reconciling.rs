@@ -168,7 +168,7 @@ async fn a_reconcile_that_is_busy_when_its_time_is_up_still_ends_before_the_next
     let client = world.recorded();
     let running = runtime.spawn(async move { only(controller).start(client, options()) }).await.unwrap();
     world.create(&site("busy")).await;
-    for _ in 0..100 {
+    for _ in 0..1000 {
         sleep(Duration::from_millis(10)).await;
         if log.0.lock().len() >= 3 {
             break;
