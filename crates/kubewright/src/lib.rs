@@ -18,6 +18,7 @@ mod manifests;
 mod metrics;
 mod next;
 mod operator;
+pub mod prelude;
 pub mod queue;
 mod rights;
 mod selector;
