@@ -87,6 +87,14 @@ impl Endpoint {
         Ok(TlsConnector::from(tls(protocol)?).connect(name, stream).await?)
     }
 
+    /// A client as operators have it.
+    pub(crate) fn client(&self) -> Result<kube::Client> {
+        let mut config = kube::Config::new(format!("https://{}", self.address).parse()?);
+        config.accept_invalid_certs = true; // as below
+        config.auth_info.token = Some(self.token.clone().into());
+        Ok(kube::Client::try_from(config)?)
+    }
+
     /// Opens a connection for many small requests.
     pub(crate) async fn caller(&self, protocol: Protocol) -> Result<Caller> {
         Ok(match protocol {

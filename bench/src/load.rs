@@ -290,10 +290,36 @@ impl Drop for Audience {
     }
 }
 
-/// A ConfigMap of half a KiB, with content that differs by `number`. Cheap to make: the client shall not slow
-/// the servers down.
+/// Stores ConfigMaps of a size, and gives how much JSON they are together as the server tells them, in MiB.
+pub(crate) async fn fill_with(endpoint: &Endpoint, count: usize, size: usize) -> Result<f64> {
+    let next = AtomicUsize::new(0);
+    let workers = (0..MANY).map(async |_| {
+        let mut caller = endpoint.caller(Protocol::Http1).await?;
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return Result::Ok(());
+            }
+            let body = config_map_of(size, &stored_name(index), index);
+            caller
+                .call(Ask { method: Method::POST, path: COLLECTION.to_owned(), body, expected: 201 })
+                .await?;
+        }
+    });
+    let _: Vec<()> = try_join_all(workers).await?;
+    let mut connection = endpoint.connect(Protocol::Http1).await?;
+    let listed = connection.call(Method::GET, COLLECTION, Bytes::new(), 200).await?;
+    Ok(listed as f64 / f64::from(1 << 20))
+}
+
+/// A ConfigMap of half a KiB, with content that differs by `number`.
 pub(crate) fn config_map(name: &str, number: usize) -> Bytes {
-    let mut body = Vec::with_capacity(BODY_SIZE);
+    config_map_of(BODY_SIZE, name, number)
+}
+
+/// A ConfigMap of a size. Cheap to make: the client shall not slow the servers down.
+fn config_map_of(size: usize, name: &str, number: usize) -> Bytes {
+    let mut body = Vec::with_capacity(size);
     let number = number.to_string();
     let parts = [
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":""#,
@@ -304,7 +330,7 @@ pub(crate) fn config_map(name: &str, number: usize) -> Bytes {
     ];
     parts.iter().for_each(|part| body.extend_from_slice(part.as_bytes()));
     let end = b"\"}}";
-    body.resize((BODY_SIZE - end.len()).max(body.len()), b'x');
+    body.resize((size - end.len()).max(body.len()), b'x');
     body.extend_from_slice(end);
     body.into()
 }

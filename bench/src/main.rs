@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 /// Exit code 0: compared. 2: there was nothing to compare with.
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut measures = inside::run(arguments.rounds)?;
-    measures.extend(operators::run(arguments.rounds)?);
+    measures.extend(operators::run(&arguments.server, arguments.rounds)?);
     let (compared, versions) = runtime()?.block_on(side_by_side(arguments))?;
     measures.splice(0..0, compared);
     let report = Report {

@@ -1,10 +1,14 @@
 //! An operator with three children for each of its resources, against the API server in the same process, on all
 //! cores: how fast fresh resources come to rest.
 
+use std::path::Path;
+
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
-        core::v1::{ConfigMap, Container, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec},
+        core::v1::{
+            ConfigMap, Container, Namespace, PodSpec, PodTemplateSpec, Service, ServicePort, ServiceSpec,
+        },
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
@@ -18,10 +22,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::{Result, measure::Measure, progress};
+use crate::{
+    Result,
+    measure::Measure,
+    peer::{Peer, resident},
+    progress, runtime,
+};
 
 const RESOURCES: usize = 10_000;
 const WORKERS: usize = 8;
+const CACHED: usize = 100_000;
 
 /// A page and what it takes to serve it.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
@@ -60,8 +70,42 @@ fn operator() -> Operator {
     )
 }
 
+/// Everything about operators.
+pub(crate) fn run(server: &Path, rounds: u32) -> Result<Vec<Measure>> {
+    Ok(vec![cache(server)?, rate(rounds)?])
+}
+
+/// How much memory a cache takes, compared with what it holds. The server runs in a process of its own.
+fn cache(server: &Path) -> Result<Measure> {
+    progress("operator: cache");
+    let ratio = runtime()?.block_on(async {
+        let peer = Peer::embedded(server).await?;
+        let size = crate::load::fill_with(&peer.endpoint, CACHED, 1024).await?;
+        let own = std::process::id();
+        let before = resident(own)?;
+        let operator = Operator::new("bench")
+            .controller(Controller::of_existing::<Namespace>().reads::<ConfigMap>().run(Nothing));
+        let client = peer.endpoint.client()?;
+        let mut running = operator.start(client, Options::default());
+        running.working().await.map_err(|why| why.to_string())?;
+        let ratio = (resident(own)? - before) / size;
+        running.stop().await.map_err(|why| why.to_string())?;
+        Result::Ok(ratio)
+    })?;
+    let name = format!("operator: memory of a cache of {CACHED} ConfigMaps, compared with their JSON");
+    Ok(Measure::less_is_better(name, "×").reaching(1.6).with(vec![ratio], Vec::new()))
+}
+
+struct Nothing;
+
+impl Reconciler<Namespace> for Nothing {
+    async fn reconcile(&self, _: &Namespace, _: &Context<Namespace>) -> kubewright::Result<Next> {
+        Ok(Next::on_change())
+    }
+}
+
 /// How many reconciles a second bring fresh resources to rest.
-pub(crate) fn run(rounds: u32) -> Result<Vec<Measure>> {
+fn rate(rounds: u32) -> Result<Measure> {
     let mut rates = Vec::new();
     for round in 0..rounds.min(3) {
         progress(&format!("operator, round {}", round + 1));
@@ -69,7 +113,7 @@ pub(crate) fn run(rounds: u32) -> Result<Vec<Measure>> {
         rates.push(runtime.block_on(converge())?);
     }
     let name = format!("operator: reconciles, {RESOURCES} fresh resources with three children");
-    Ok(vec![Measure::more_is_better(name, "/s").reaching(2_000.0).with(rates, Vec::new())])
+    Ok(Measure::more_is_better(name, "/s").reaching(2_000.0).with(rates, Vec::new()))
 }
 
 async fn converge() -> Result<f64> {
