@@ -47,7 +47,7 @@ pub use cost::CostRange;
 pub use env::{Declared, Env, Program};
 pub use eval::{Activation, Budget, EvalError};
 pub use library::authorizer::{AuthorizationDecision, AuthorizationRequest, Authorizer};
-pub use schema::{DeclType, ListIdentity, Property, escape_identifier};
+pub use schema::{DeclType, ListIdentity, Property, escape_identifier, is_reserved};
 pub use source::CompileError;
 pub use time::{Span, Timestamp};
 pub use types::Type;

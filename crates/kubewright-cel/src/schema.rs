@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::types::Type;
+use crate::{parser::RESERVED, types::Type};
 
 /// The largest request the API server accepts; what is not bounded otherwise is bounded by it.
 const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
@@ -264,36 +264,13 @@ pub(crate) type ObjectTypes = BTreeMap<String, Type>;
 
 /// The field that an expression selects by a name; a reserved word need not be escaped.
 pub(crate) fn field_named<'f, Field>(fields: &'f BTreeMap<String, Field>, name: &str) -> Option<&'f Field> {
-    fields.get(name).or_else(
-        || {
-            if RESERVED.contains(&name) { fields.get(&format!("__{name}__")) } else { None }
-        },
-    )
+    fields.get(name).or_else(|| if is_reserved(name) { fields.get(&format!("__{name}__")) } else { None })
 }
 
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Whether a name means something else in an expression: a reserved word or a literal.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || ["true", "false", "null"].contains(&name)
+}
 
 /// The name by which an expression selects a property, or nothing if it cannot: `__`, `.`, `-` and `/`
 /// become words between double underscores, and so does a reserved word.
@@ -301,7 +278,7 @@ pub fn escape_identifier(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut escaped = String::with_capacity(name.len());

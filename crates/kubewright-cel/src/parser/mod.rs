@@ -38,7 +38,8 @@ const STARTERS: [T; 15] = [
     T::Identifier,
 ];
 
-const RESERVED: [&str; 18] = [
+/// Words that no identifier may be.
+pub(crate) const RESERVED: [&str; 18] = [
     "as",
     "break",
     "const",

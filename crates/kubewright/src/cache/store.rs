@@ -175,7 +175,7 @@ impl<K: Kind> Store<K> {
         self.state.read().objects.get(key).map(|entry| Seen::new(entry.object.clone()))
     }
 
-    /// What this operator has applied to an object, if the object is still the one with this UID.
+    /// An object, and what this operator has applied to it.
     pub(crate) fn applied(&self, key: &Key) -> Option<(Seen<K>, Option<Applied>)> {
         let state = self.state.read();
         let entry = state.objects.get(key)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kubewright_cel::Type;
+use kubewright_cel::{Type, is_reserved};
 use serde_json::Value;
 
 use super::{
@@ -174,33 +174,10 @@ fn variables(at: &At<'_, '_>, available: Available, errors: &mut Errors) -> Comp
 }
 
 fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
     let first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.bytes().next().is_some_and(first)
         && name.bytes().all(|byte| first(byte) || byte.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }
 
 fn validation(at: &At<'_, '_>, compiler: &Compiler, available: Available, errors: &mut Errors) {
