@@ -9,31 +9,22 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A kind of object that is known when the operator is compiled: those of k8s-openapi, those with
-/// `#[derive(CustomResource)]`, and `PartialObjectMeta` of any of them.
-pub trait Kind:
-    Resource<DynamicType = (), Scope: Scope>
-    + Serialize
-    + DeserializeOwned
-    + Clone
-    + fmt::Debug
-    + Send
-    + Sync
-    + 'static
+/// What can be watched: any [`Kind`], and `DynamicObject` for kinds that are only known at run time.
+pub trait Object:
+    Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static
 {
 }
 
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope: Scope>
-        + Serialize
-        + DeserializeOwned
-        + Clone
-        + fmt::Debug
-        + Send
-        + Sync
-        + 'static
+impl<K> Object for K where
+    K: Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static
 {
 }
+
+/// A kind of object that is known when the operator is compiled: those of k8s-openapi, those with
+/// `#[derive(CustomResource)]`, and `PartialObjectMeta` of any of them.
+pub trait Kind: Object + Resource<DynamicType = (), Scope: Scope> {}
+
+impl<K> Kind for K where K: Object + Resource<DynamicType = (), Scope: Scope> {}
 
 /// Where objects of a kind live: in namespaces or in the cluster as a whole.
 pub trait Scope: 'static {
@@ -89,6 +80,16 @@ impl KindName {
             kind: K::kind(&()).into_owned(),
             plural: K::plural(&()).into_owned(),
             is_namespaced: is_namespaced::<K>(),
+        }
+    }
+
+    /// Where the server has objects of the kind, in all namespaces or in one.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let version = self.api_version();
+        match namespace {
+            Some(namespace) => format!("{root}/{version}/namespaces/{namespace}/{}", self.plural),
+            None => format!("{root}/{version}/{}", self.plural),
         }
     }
 

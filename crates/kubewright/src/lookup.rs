@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     cache::Index,
     controller::Views,
-    error::{Error, Result},
+    error::Result,
     kind::{Key, Kind, Seen},
 };
 
@@ -35,12 +35,6 @@ impl Lookup {
 
     /// The objects that an index has under a value.
     pub fn indexed<C: Kind>(&self, index: &Index<C>, value: &str) -> Result<Vec<Seen<C>>> {
-        self.0.get::<C>()?.indexed(index, value).ok_or_else(|| {
-            Error::terminal(format!(
-                "{} has no index {:?} here: declare it with Watch::index",
-                C::kind(&()),
-                index.name()
-            ))
-        })
+        self.0.get::<C>()?.indexed(index, value)
     }
 }

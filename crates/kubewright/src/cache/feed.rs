@@ -13,12 +13,12 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::store::Store;
 use crate::{
     entropy::Entropy,
-    kind::{Kind, KindName},
+    kind::{KindName, Object},
 };
 
 /// How long the server lets a watch run.
@@ -31,6 +31,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How many objects a page of a list has.
 const PAGE: u32 = 500;
+/// How long a page may take until the connection counts as dead.
+const PAGE_PATIENCE: Duration = Duration::from_secs(60);
 /// Marks the bookmark after the last of the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -89,8 +91,9 @@ impl From<kube::Error> for Break {
 }
 
 /// Keeps a store up to date until it is dropped.
-pub(super) async fn feed<K: Kind>(store: Arc<Store<K>>, client: Client, entropy: Entropy) {
-    let mut feed = Feed { store, client, name: KindName::of::<K>(), place: None, streams: true };
+pub(super) async fn feed<K: Object>(store: Arc<Store<K>>, client: Client, entropy: Entropy) {
+    let name = store.selection().kind.clone();
+    let mut feed = Feed { store, client, name, place: None, streams: true };
     let mut pause = FIRST_PAUSE;
     loop {
         let started = Instant::now();
@@ -125,7 +128,7 @@ struct Feed<K> {
     streams: bool,
 }
 
-impl<K: Kind> Feed<K> {
+impl<K: Object> Feed<K> {
     /// One connection, from its start to its end.
     async fn follow(&mut self) -> Break {
         if self.place.is_none()
@@ -148,7 +151,7 @@ impl<K: Kind> Feed<K> {
     }
 
     fn request(&self) -> Request {
-        Request::new(K::url_path(&(), self.store.selection().namespace.as_deref()))
+        Request::new(self.name.path(self.store.selection().namespace.as_deref()))
     }
 
     async fn list(&mut self) -> Result<(), Break> {
@@ -162,7 +165,8 @@ impl<K: Kind> Feed<K> {
                 false => self.request().list(&parameters),
             };
             let request = request.map_err(kube::Error::BuildRequest)?;
-            let page: Page = self.client.request(request).await?;
+            let page: Page =
+                timeout(PAGE_PATIENCE, self.client.request(request)).await.map_err(|_| Break::Ended)??;
             for item in &page.items {
                 if let Some(object) = self.decode(item) {
                     self.store.observe(object);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kind::{Key, Kind};
+use crate::kind::{Key, Object};
 
 /// Finds objects of a kind by values that a function reads from them.
 ///
@@ -53,7 +53,7 @@ impl<K> Default for Indexes<K> {
     }
 }
 
-impl<K: Kind> Indexes<K> {
+impl<K: Object> Indexes<K> {
     /// Whether the index was not there before.
     pub(super) fn declare(&mut self, index: Index<K>) -> bool {
         let is_new = !self.declared.contains_key(index.name);
@@ -93,7 +93,7 @@ impl<K: Kind> Indexes<K> {
     }
 }
 
-fn owners<K: Kind>(object: &K) -> impl IntoIterator<Item = String> {
+fn owners<K: Object>(object: &K) -> impl IntoIterator<Item = String> {
     object.meta().owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect::<Vec<_>>()
 }
 

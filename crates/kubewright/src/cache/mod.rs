@@ -19,19 +19,18 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+pub(crate) use self::options::WatchId;
 pub(crate) use self::store::{Applied, Store};
 pub use self::{
     index::Index,
     options::Watch,
     store::{Change, Health},
 };
-use self::{
-    options::{Selection, WatchId},
-    store::Subscriber,
-};
+use self::{options::Selection, store::Subscriber};
 use crate::{
     entropy::Entropy,
-    kind::{Key, Kind, KindName, Seen, uid},
+    error::{Error, Result},
+    kind::{Key, Kind, KindName, Object, Seen, uid},
 };
 
 /// The cache of one operator.
@@ -84,13 +83,13 @@ impl Cache {
     }
 
     /// The objects of a kind, as `watch` wants them: from a watch that is running, or from a new one.
-    pub(crate) fn view<K: Kind>(&self, watch: &Watch<K>) -> View<K> {
+    pub(crate) fn view<K: Object>(&self, watch: &Watch<K>) -> View<K> {
         let namespaces = match watch.namespaces.as_slice() {
             [] => self.0.namespaces.as_slice(),
             chosen => chosen,
         };
         let informers = match namespaces {
-            chosen @ [_, ..] if crate::kind::is_namespaced::<K>() => chosen
+            chosen @ [_, ..] if watch.selection.kind.is_namespaced => chosen
                 .iter()
                 .map(|namespace| self.informer(&watch.selection, Some(namespace.clone())))
                 .collect(),
@@ -103,7 +102,7 @@ impl Cache {
         view
     }
 
-    fn informer<K: Kind>(&self, selection: &Selection<K>, namespace: Option<String>) -> Arc<Informer<K>> {
+    fn informer<K: Object>(&self, selection: &Selection<K>, namespace: Option<String>) -> Arc<Informer<K>> {
         let selection = Selection { namespace, ..selection.clone() };
         let id = selection.id();
         let mut running = self.0.running.lock();
@@ -112,6 +111,7 @@ impl Cache {
             return found;
         }
         running.retain(|_, running| running.informer.strong_count() > 0);
+        let name = selection.kind.clone();
         let store = Arc::new(Store::new(selection, self.0.manager.clone()));
         let task = feed::feed(store.clone(), self.0.client.clone(), self.0.entropy.clone());
         let informer = Arc::new(Informer { store, task: tokio::spawn(task).abort_handle() });
@@ -120,7 +120,7 @@ impl Cache {
             id,
             Running {
                 informer: Arc::downgrade(&erased),
-                name: KindName::of::<K>(),
+                name,
                 describe: |any| {
                     let store = &any.downcast_ref::<Informer<K>>()?.store;
                     Some((store.len(), store.health().borrow().clone()))
@@ -187,7 +187,7 @@ impl<K> Clone for View<K> {
     }
 }
 
-impl<K: Kind> View<K> {
+impl<K: Object> View<K> {
     fn stores(&self) -> impl Iterator<Item = &Arc<Store<K>>> {
         self.informers.iter().map(|informer| &informer.store)
     }
@@ -212,12 +212,23 @@ impl<K: Kind> View<K> {
         self.stores().flat_map(|store| store.owned_by(owner)).collect()
     }
 
-    /// Nothing if the index was not declared.
-    pub(crate) fn indexed(&self, index: &Index<K>, value: &str) -> Option<Vec<Seen<K>>> {
-        self.stores().map(|store| store.indexed(index, value)).try_fold(Vec::new(), |mut all, some| {
-            all.extend(some?);
-            Some(all)
-        })
+    pub(crate) fn indexed(&self, index: &Index<K>, value: &str) -> Result<Vec<Seen<K>>> {
+        let mut all = Vec::new();
+        for store in self.stores() {
+            all.extend(store.indexed(index, value).ok_or_else(|| {
+                Error::terminal(format!(
+                    "{} has no index {:?} here: declare it with Watch::index",
+                    store.selection().kind,
+                    index.name()
+                ))
+            })?);
+        }
+        Ok(all)
+    }
+
+    /// What tells its watches from others.
+    pub(crate) fn ids(&self) -> Vec<WatchId> {
+        self.stores().map(|store| store.selection().id()).collect()
     }
 
     /// Calls `subscriber` with everything that is there and with every change, until the answer is dropped.
@@ -239,6 +250,20 @@ impl<K: Kind> View<K> {
             // The sender lives as long as the store does.
             let _ = store.health().wait_for(|health| health.is_synced).await;
         }
+    }
+
+    /// Waits until everything was seen once, or it is known why it can't be.
+    pub(crate) async fn ready(&self) -> Result<()> {
+        for store in self.stores() {
+            let mut health = store.health();
+            let told = health.wait_for(|health| health.is_synced || health.trouble.is_some()).await;
+            if let Ok(health) = told
+                && let (false, Some(trouble)) = (health.is_synced, &health.trouble)
+            {
+                return Err(Error::new(format!("can't watch {}: {trouble}", store.selection().kind)));
+            }
+        }
+        Ok(())
     }
 
     /// How each of its watches is doing.

@@ -5,7 +5,10 @@ use std::any::TypeId;
 use kube::core::SelectorExt as _;
 
 use super::index::Index;
-use crate::{kind::Kind, selector};
+use crate::{
+    kind::{Kind, KindName, Object},
+    selector,
+};
 
 /// Which objects of a kind are watched, and in which form they are kept. Watches that want the same share one.
 ///
@@ -25,6 +28,7 @@ pub struct Watch<K> {
 
 /// One watch: what makes it another one.
 pub(crate) struct Selection<K> {
+    pub(super) kind: KindName,
     /// Nothing for all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<String>,
@@ -35,8 +39,9 @@ pub(crate) struct Selection<K> {
 
 /// Tells watches apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WatchId {
-    kind: TypeId,
+pub(crate) struct WatchId {
+    kind: KindName,
+    form: TypeId,
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
@@ -44,10 +49,33 @@ pub(super) struct WatchId {
     transform: Option<usize>,
 }
 
-impl<K: Kind> Watch<K> {
+impl<K: Object> Watch<K> {
     /// All objects, without their managed fields.
-    pub fn new() -> Self {
+    pub fn new() -> Self
+    where
+        K: Kind,
+    {
+        Self::of(KindName::of::<K>())
+    }
+
+    /// All objects of a kind that is only known at run time, for `DynamicObject` and its `PartialObjectMeta`.
+    ///
+    /// ```
+    /// use kube::core::DynamicObject;
+    /// use kubewright::{KindName, Watch};
+    ///
+    /// let kind = KindName {
+    ///     group: "example.com".to_owned(),
+    ///     version: "v1".to_owned(),
+    ///     kind: "Gadget".to_owned(),
+    ///     plural: "gadgets".to_owned(),
+    ///     is_namespaced: true,
+    /// };
+    /// let gadgets = Watch::<DynamicObject>::of(kind).namespaces(["production"]);
+    /// ```
+    pub fn of(kind: KindName) -> Self {
         let selection = Selection {
+            kind,
             namespace: None,
             labels: None,
             fields: None,
@@ -119,6 +147,7 @@ impl<K> Clone for Watch<K> {
 impl<K> Clone for Selection<K> {
     fn clone(&self) -> Self {
         Self {
+            kind: self.kind.clone(),
             namespace: self.namespace.clone(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
@@ -128,10 +157,11 @@ impl<K> Clone for Selection<K> {
     }
 }
 
-impl<K: Kind> Selection<K> {
+impl<K: Object> Selection<K> {
     pub(super) fn id(&self) -> WatchId {
         WatchId {
-            kind: TypeId::of::<K>(),
+            kind: self.kind.clone(),
+            form: TypeId::of::<K>(),
             namespace: self.namespace.clone(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
@@ -155,6 +185,6 @@ impl<K: Kind> Selection<K> {
 
 impl WatchId {
     pub(super) fn is_of<K: Kind>(&self) -> bool {
-        self.kind == TypeId::of::<K>()
+        self.form == TypeId::of::<K>()
     }
 }

@@ -15,7 +15,7 @@ use super::{
     index::{Index, Indexes},
     options::Selection,
 };
-use crate::kind::{Key, Kind, Seen, revision, uid};
+use crate::kind::{Key, Object, Seen, revision, uid};
 
 /// What happened to one object.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<K> Clone for Change<K> {
     }
 }
 
-impl<K: Kind> Change<K> {
+impl<K: Object> Change<K> {
     /// The object as it was last seen.
     pub fn object(&self) -> &Arc<K> {
         self.new.as_ref().or(self.old.as_ref()).expect("a change has an object before or after it")
@@ -103,7 +103,7 @@ pub(crate) struct Applied {
     pub(crate) settled: Option<u64>,
 }
 
-impl<K: Kind> Store<K> {
+impl<K: Object> Store<K> {
     pub(super) fn new(selection: Selection<K>, manager: Arc<str>) -> Self {
         let state = State {
             objects: BTreeMap::new(),
@@ -390,13 +390,13 @@ impl<K: Kind> Store<K> {
         for subscriber in subscribers {
             if catch_unwind(AssertUnwindSafe(|| subscriber(change))).is_err() {
                 let object = Key::of(&**change.object());
-                tracing::error!(kind = %K::kind(&()), %object, "a predicate panicked: the change is left out");
+                tracing::error!(kind = %self.selection.kind, %object, "a predicate panicked: the change is left out");
             }
         }
     }
 }
 
-impl<K: Kind> State<K> {
+impl<K: Object> State<K> {
     fn bury(&mut self, uid: &str, until: u64) {
         self.buried.insert(uid.to_owned(), Grave { until, round: self.round });
     }

@@ -6,16 +6,17 @@ mod naming;
 pub(crate) mod request;
 mod status;
 mod unchanged;
+mod watching;
 
 use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 
 use kube::Client;
 use parking_lot::Mutex;
 
-pub(crate) use self::status::StatusShape;
-pub use self::{condition::condition, naming::child_name};
+pub use self::{condition::condition, naming::child_name, watching::Watched};
+pub(crate) use self::{status::StatusShape, watching::Held};
 use crate::{
-    cache::{Cache, Index},
+    cache::{Cache, Index, WatchId},
     clock::Clock,
     controller::Views,
     error::Result,
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) status: StatusShape,
+    pub(crate) held: Held,
 }
 
 /// What a reconciler works with, for one object: everything a [`Reader`] can, and writing children.
@@ -57,11 +59,13 @@ impl<K: Kind> Deref for Context<K> {
 pub struct Reader<K: Kind> {
     shared: Arc<Shared>,
     object: Seen<K>,
+    /// The watches this reconcile has asked for, so that others end.
+    asked: Mutex<BTreeSet<Vec<WatchId>>>,
 }
 
 impl<K: Kind> Context<K> {
     pub(crate) fn new(shared: Arc<Shared>, object: Seen<K>) -> Self {
-        Self { reader: Reader { shared, object }, applied: Mutex::default() }
+        Self { reader: Reader { shared, object, asked: Mutex::default() }, applied: Mutex::default() }
     }
 
     pub(crate) fn reader(&self) -> &Reader<K> {

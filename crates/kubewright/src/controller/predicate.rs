@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{ResourceExt as _, core::SelectorExt as _};
 
-use crate::{cache::Change, kind::Kind, selector};
+use crate::{cache::Change, kind::Object, selector};
 
 /// Decides whether a change leads to a reconcile.
 ///
@@ -24,7 +24,7 @@ impl<K> Clone for Predicate<K> {
     }
 }
 
-impl<K: Kind> Predicate<K> {
+impl<K: Object> Predicate<K> {
     /// Whatever a function says.
     pub fn new(passes: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(passes))

@@ -22,7 +22,7 @@ use super::{Description, Options, Reconciler, Source, Started, Views, Wiring};
 use crate::{
     cache::{Cache, Health},
     clock::Clock,
-    context::{Context, Shared, StatusShape, request},
+    context::{Context, Held, Shared, StatusShape, request},
     entropy::Entropy,
     error::Result,
     events::{Event, Recorder},
@@ -123,6 +123,7 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         clock: parts.clock,
         recorder: parts.recorder,
         status: (plan.status)(),
+        held: Held::default(),
     });
     parts.metrics.watch_queue(queue.clone());
     parts.metrics.concurrency(plan.options.concurrency);
@@ -239,6 +240,7 @@ impl<K: Kind> Runner<K> {
     async fn reconcile(&self, key: &Key) -> Result<Next> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
+            self.shared.held.forget(key);
             return Ok(Next::on_change());
         };
         if object.meta().deletion_timestamp.is_some() {
@@ -252,6 +254,7 @@ impl<K: Kind> Runner<K> {
                 prune(&cx).await?;
             }
         }
+        cx.reader().end_other_watches();
         Ok(next)
     }
 

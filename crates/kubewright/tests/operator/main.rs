@@ -9,6 +9,7 @@
 )]
 
 mod applying;
+mod asking;
 mod finalizing;
 mod installing;
 mod leading;

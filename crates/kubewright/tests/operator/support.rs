@@ -200,30 +200,48 @@ enum Flow {
 
 /// The line over which watches come. Everything else passes.
 #[derive(Clone)]
-pub struct Line(watch::Sender<Flow>);
+pub struct Line {
+    flow: watch::Sender<Flow>,
+    /// The resources whose watches are open.
+    open: Arc<Mutex<Vec<String>>>,
+}
+
+/// A watch that is open.
+struct Open(Arc<Mutex<Vec<String>>>, String);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut open = self.0.lock();
+        let at = open.iter().position(|resource| *resource == self.1);
+        open.swap_remove(at.unwrap());
+    }
+}
 
 impl Line {
     pub fn open(&self) {
-        self.0.send_replace(Flow::Open);
+        self.flow.send_replace(Flow::Open);
     }
 
     /// Events wait until the line is open again.
     pub fn hold(&self) {
-        self.0.send_replace(Flow::Held);
+        self.flow.send_replace(Flow::Held);
     }
 
     /// Running watches break, and new ones fail.
     pub fn cut(&self) {
-        self.0.send_replace(Flow::Cut);
+        self.flow.send_replace(Flow::Cut);
     }
 
     fn is_cut(&self) -> bool {
-        *self.0.borrow() == Flow::Cut
+        *self.flow.borrow() == Flow::Cut
     }
 
-    fn through(&self, body: Body) -> AnyBody {
-        let frames =
-            stream::unfold((Box::pin(body), self.0.subscribe()), |(mut body, mut flow)| async move {
+    fn through(&self, uri: &str, body: Body) -> AnyBody {
+        let open = Open(self.open.clone(), resource(uri));
+        self.open.lock().push(open.1.clone());
+        let frames = stream::unfold(
+            (Box::pin(body), self.flow.subscribe(), open),
+            |(mut body, mut flow, open)| async move {
                 let frame = loop {
                     let now = *flow.borrow_and_update();
                     match now {
@@ -236,8 +254,9 @@ impl Line {
                         },
                     }
                 };
-                frame.map(|frame| (frame, (body, flow)))
-            });
+                frame.map(|frame| (frame, (body, flow, open)))
+            },
+        );
         StreamBody::new(frames).boxed_unsync()
     }
 }
@@ -268,7 +287,8 @@ impl tower_service::Service<Request<Body>> for Recording {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         self.requests.lock().push((request.method().clone(), request.uri().to_string()));
-        let is_watch = is_watch(&request.uri().to_string());
+        let uri = request.uri().to_string();
+        let is_watch = is_watch(&uri);
         if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
             return Box::pin(async { Err("cut off".into()) });
         }
@@ -276,7 +296,7 @@ impl tower_service::Service<Request<Body>> for Recording {
         Box::pin(async move {
             let answer = client.send(request).await?;
             Ok(answer.map(|body| match is_watch {
-                true => line.through(body),
+                true => line.through(&uri, body),
                 false => body.map_err(Failure::from).boxed_unsync(),
             }))
         })
@@ -305,7 +325,7 @@ impl World {
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let apply = PatchParams::apply("test").force();
         definitions.patch(Site::crd_name(), &apply, &Patch::Apply(Site::crd())).await.unwrap();
-        let line = Line(watch::Sender::new(Flow::Open));
+        let line = Line { flow: watch::Sender::new(Flow::Open), open: Arc::default() };
         Self { client, namespace, server, requests: Requests::default(), line }
     }
 
@@ -343,13 +363,17 @@ impl World {
     /// The resources for which watches were asked for, in order, and forgets all requests.
     pub fn watches(&self) -> Vec<String> {
         let requests = std::mem::take(&mut *self.requests.lock());
-        let mut watches: Vec<String> = requests
-            .into_iter()
-            .filter(|(_, uri)| is_watch(uri))
-            .filter_map(|(_, uri)| uri.split('?').next()?.rsplit('/').next().map(str::to_owned))
-            .collect();
+        let mut watches: Vec<String> =
+            requests.into_iter().filter(|(_, uri)| is_watch(uri)).map(|(_, uri)| resource(&uri)).collect();
         watches.sort();
         watches
+    }
+
+    /// The resources whose watches are open, in order.
+    pub fn open_watches(&self) -> Vec<String> {
+        let mut open = self.line.open.lock().clone();
+        open.sort();
+        open
     }
 
     pub async fn create<K>(&self, object: &K) -> K
@@ -377,6 +401,12 @@ impl World {
         };
         requests.into_iter().filter(|(method, _)| method != http::Method::GET).map(shown).collect()
     }
+}
+
+/// The resource that a path without a name ends with.
+fn resource(uri: &str) -> String {
+    let path = uri.split('?').next().unwrap_or_default();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 fn is_watch(uri: &str) -> bool {
