@@ -15,7 +15,7 @@ use crate::{
     cache::Cache,
     client::{Fence, fenced},
     clock::Clock,
-    controller::{Parts, Prepared},
+    controller::{Description, Parts, Prepared, Queues},
     entropy::Entropy,
     error::{Error, Result},
     events::Recorder,
@@ -37,6 +37,8 @@ pub struct Options {
     pub grace: Duration,
     /// How long it may take until everything was seen once: two minutes.
     pub sync_timeout: Duration,
+    /// How often every object is reconciled though nothing has changed, to be safe: every ten hours.
+    pub resync: Option<Duration>,
     /// Where `/metrics` and `/debug` are served; nothing for nowhere. Port 0 takes a free one.
     pub metrics_address: Option<SocketAddr>,
     /// Where `/healthz` and `/readyz` are served; nothing for nowhere. Port 0 takes a free one.
@@ -54,6 +56,7 @@ impl Default for Options {
             namespaces: Vec::new(),
             grace: Duration::from_secs(30),
             sync_timeout: Duration::from_secs(120),
+            resync: Some(Duration::from_secs(10 * 60 * 60)),
             metrics_address: None,
             health_address: None,
             clock: Clock::system(),
@@ -199,6 +202,7 @@ impl Manager {
             self.options.clock,
             self.options.entropy.clone(),
         ));
+        let queues = Arc::new(Queues::default());
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
             .controllers
@@ -215,6 +219,8 @@ impl Manager {
                     entropy: self.options.entropy.clone(),
                     metrics: self.metrics.controller(&description.name),
                     recorder: recorder.clone(),
+                    queues: queues.clone(),
+                    resync: self.options.resync,
                 })
             })
             .inspect(|prepared| inspected.queues.lock().push((prepared.name.clone(), prepared.queue.clone())))
@@ -279,16 +285,14 @@ impl Manager {
     }
 
     fn check(&self) -> Result<()> {
-        let mut names: Vec<&str> =
-            self.operator.controllers.iter().map(|controller| controller.description.name.as_str()).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::terminal(format!(
-                "two controllers are named {:?}: give one of them another name with .named(..)",
-                pair[0]
-            ))),
-            None => Ok(()),
+        let all: Vec<&Description> =
+            self.operator.controllers.iter().map(|controller| &controller.description).collect();
+        for (at, one) in all.iter().enumerate() {
+            for other in &all[..at] {
+                one.stands_beside(other)?;
+            }
         }
+        Ok(())
     }
 
     async fn serve(&self, inspected: &Arc<Inspected>) -> Result<Vec<Server>> {

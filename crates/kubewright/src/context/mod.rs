@@ -18,7 +18,7 @@ pub(crate) use self::{status::StatusShape, watching::Held};
 use crate::{
     cache::{Cache, Index, WatchId},
     clock::Clock,
-    controller::Views,
+    controller::{Queues, Views},
     error::Result,
     events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
@@ -34,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) views: Arc<Views>,
     pub(crate) queue: Queue,
+    pub(crate) queues: Arc<Queues>,
     pub(crate) clock: Clock,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) status: StatusShape,
@@ -184,6 +185,11 @@ impl<K: Kind> Reader<K> {
     /// Reconciles another object of this controller soon.
     pub fn requeue(&self, key: Key) {
         self.shared.queue.add(key, Priority::Normal);
+    }
+
+    /// Reconciles an object of another controller of this operator soon, by its kind and its key.
+    pub fn requeue_of<C: Kind>(&self, key: &Key) -> Result<()> {
+        self.shared.queues.add::<C>(key)
     }
 
     fn key_of<C: Kind>(&self, name: &str) -> Key {

@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 use self::source::Source;
 pub use self::{predicate::Predicate, source::Owners};
 pub(crate) use self::{
-    runner::{Parts, Prepared},
+    runner::{Parts, Prepared, Queues},
     source::{Started, Wiring},
     views::Views,
 };
 use crate::{
     cache::{Index, Watch},
     context::Context,
-    error::Result,
+    error::{Error, Result},
     finalizer::{Cleanup, Finalizer},
     kind::{Key, Kind, KindName, MayOwn, Seen},
     lookup::Lookup,
@@ -64,8 +64,31 @@ pub(crate) struct Description {
     pub(crate) name: String,
     pub(crate) kind: KindName,
     pub(crate) definition: Option<CustomResourceDefinition>,
+    /// The kinds of children.
+    pub(crate) owned: Vec<KindName>,
     pub(crate) rights: Rights,
     pub(crate) options: Options,
+}
+
+impl Description {
+    /// Whether two controllers of one operator don't get in each other's way.
+    pub(crate) fn stands_beside(&self, other: &Self) -> Result<()> {
+        if self.name == other.name {
+            return Err(Error::terminal(format!(
+                "two controllers are named {:?}: give one of them another name with .named(..)",
+                self.name
+            )));
+        }
+        let shared = self.owned.iter().find(|kind| self.kind == other.kind && other.owned.contains(kind));
+        if let (Some(kind), true) = (shared, self.options.prunes || other.options.prunes) {
+            return Err(Error::terminal(format!(
+                "controllers {:?} and {:?} both own {kind} for {}, and would prune each other's: apply them in one \
+                 controller, or leave out .prunes()",
+                self.name, other.name, self.kind
+            )));
+        }
+        Ok(())
+    }
 }
 
 impl Controller {
@@ -88,9 +111,10 @@ pub struct Builder<K: Kind> {
     predicates: Vec<Predicate<K>>,
     sources: Vec<Source>,
     indexes: Vec<Index<K>>,
-    periods: Vec<Duration>,
+    period: Option<Duration>,
     prune: Vec<runner::Prune<K>>,
     cleanups: Vec<Cleanup<K>>,
+    owned: Vec<KindName>,
     rights: Rights,
     options: Options,
 }
@@ -107,9 +131,10 @@ impl<K: Kind> Builder<K> {
             predicates: Vec::new(),
             sources: Vec::new(),
             indexes: Vec::new(),
-            periods: Vec::new(),
+            period: None,
             prune: Vec::new(),
             cleanups: Vec::new(),
+            owned: Vec::new(),
             rights,
             options: Options {
                 concurrency: 1,
@@ -188,6 +213,9 @@ impl<K: Kind> Builder<K> {
     {
         self.rights.needs::<C>(Verb::WATCHING);
         self.rights.needs::<C>(&[Verb::Create, Verb::Patch, Verb::Delete]);
+        // Where the server asks who may block the deletion of an owner, as OpenShift does.
+        self.rights.needs_part::<K>("finalizers", &[Verb::Update]);
+        self.owned.push(KindName::of::<C>());
         self.prune.push(runner::prune::<K, C>());
         self.sources.push(source::owned::<K, C>(watch, owners, predicates.into_iter().collect()));
         self
@@ -251,10 +279,11 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// Every object is reconciled at least this often, when nothing more urgent is to be done.
+    /// Every object is reconciled at least this often, when nothing more urgent is to be done; otherwise as often
+    /// as [`Options::resync`](crate::Options::resync) says.
     #[must_use]
     pub fn every(mut self, period: Duration) -> Self {
-        self.periods.push(period);
+        self.period = Some(period);
         self
     }
 
@@ -312,12 +341,14 @@ impl<K: Kind> Builder<K> {
 
     /// What is done for each object.
     pub fn run(self, reconciler: impl Reconciler<K>) -> Controller {
-        let Self { name, definition, predicates, mut sources, prune, cleanups, rights, options, .. } = self;
+        let Self {
+            name, definition, predicates, mut sources, prune, cleanups, owned, rights, options, ..
+        } = self;
         // Only now: `watching` may have been called after the others.
         let watch = self.indexes.into_iter().fold(self.watch, Watch::index);
         sources.insert(0, source::of(watch.clone(), predicates));
-        sources.extend(self.periods.into_iter().map(|period| source::timer(period, watch.clone())));
-        let description = Description { name, kind: KindName::of::<K>(), definition, rights, options };
+        sources.push(source::timer(self.period, watch));
+        let description = Description { name, kind: KindName::of::<K>(), definition, owned, rights, options };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
         Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }
     }

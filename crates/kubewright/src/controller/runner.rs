@@ -8,9 +8,11 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use kube::{Client, ResourceExt as _};
+use parking_lot::RwLock;
 use serde_json::json;
 use tokio::{
     task::JoinSet,
@@ -24,13 +26,13 @@ use crate::{
     clock::Clock,
     context::{Context, Held, Shared, StatusShape, request},
     entropy::Entropy,
-    error::Result,
+    error::{Error, Result},
     events::{Event, Recorder},
     finalizer::{Cleanup, Finalizing},
     kind::{Key, Kind, KindName, Seen, revision, uid},
     metrics::{ControllerMetrics, Ended},
     next::Next,
-    queue::{Outcome, Queue, Taken},
+    queue::{Outcome, Priority, Queue, Taken},
     shutdown::Shutdown,
 };
 
@@ -93,6 +95,25 @@ pub(crate) struct Parts {
     pub(crate) entropy: Entropy,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) resync: Option<Duration>,
+}
+
+/// The queues of all controllers of an operator.
+#[derive(Default)]
+pub(crate) struct Queues(RwLock<Vec<(KindName, Queue)>>);
+
+impl Queues {
+    /// Puts a key into the queues of all controllers of a kind.
+    pub(crate) fn add<C: Kind>(&self, key: &Key) -> Result<()> {
+        let (kind, queues) = (KindName::of::<C>(), self.0.read());
+        let mut found = queues.iter().filter(|(of, _)| *of == kind).peekable();
+        if found.peek().is_none() {
+            return Err(Error::terminal(format!("this operator has no controller of {kind}")));
+        }
+        found.for_each(|(_, queue)| queue.add(key.clone(), Priority::Normal));
+        Ok(())
+    }
 }
 
 type Run = Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -111,8 +132,15 @@ pub(crate) struct Prepared {
 /// Starts the watches of a controller.
 pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let queue = Queue::new(plan.options.queue.clone(), parts.entropy.clone());
+    parts.queues.0.write().push((KindName::of::<K>(), queue.clone()));
     let views = Arc::new(Views::new(&plan.name));
-    let wiring = Wiring { cache: &parts.cache, queue: &queue, views: &views };
+    let wiring = Wiring {
+        cache: &parts.cache,
+        queue: &queue,
+        views: &views,
+        entropy: &parts.entropy,
+        resync: parts.resync,
+    };
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
     let shared = Arc::new(Shared {
         operator: parts.operator,
@@ -120,6 +148,7 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         cache: parts.cache,
         views: views.clone(),
         queue: queue.clone(),
+        queues: parts.queues,
         clock: parts.clock,
         recorder: parts.recorder,
         status: (plan.status)(),

@@ -17,6 +17,7 @@ use tokio::{
 use super::{predicate::Predicate, views::Views};
 use crate::{
     cache::{Cache, Change, Watch},
+    entropy::Entropy,
     kind::{Key, Kind, Seen, is_namespaced},
     queue::{Priority, Queue},
 };
@@ -26,6 +27,9 @@ pub(crate) struct Wiring<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) queue: &'a Queue,
     pub(crate) views: &'a Views,
+    pub(crate) entropy: &'a Entropy,
+    /// How often every object is looked at again if its controller does not say.
+    pub(crate) resync: Option<Duration>,
 }
 
 /// A running source. It ends when this is dropped.
@@ -188,13 +192,19 @@ pub(crate) fn channel(receiver: mpsc::Receiver<Key>) -> Source {
     })
 }
 
-/// Every object of the controller's kind, from time to time.
-pub(crate) fn timer<K: Kind>(period: Duration, watch: Watch<K>) -> Source {
+/// Every object of the controller's kind, from time to time: as often as is said here, or by the operator.
+pub(crate) fn timer<K: Kind>(period: Option<Duration>, watch: Watch<K>) -> Source {
     Box::new(move |wiring| {
+        let pause = match (period, wiring.resync) {
+            (Some(period), _) => period,
+            // Not all controllers of all operators at once.
+            (None, Some(longest)) => wiring.entropy.jitter(longest, 0.1),
+            (None, None) => return Started(Box::new(())),
+        };
         let queue = wiring.queue.clone();
         let view = wiring.views.view(wiring.cache, &watch);
         Started(Box::new(Task::spawn(async move {
-            let mut ticks = interval(period);
+            let mut ticks = interval(pause);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks.tick().await; // the first is at once, when everything is new anyway
             loop {

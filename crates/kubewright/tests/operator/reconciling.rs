@@ -9,10 +9,10 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::ResourceExt as _;
 use kubewright::{
-    Change, Context, Controller, Error, Event, Key, Next, Operator, Predicate, Reconciler, Result,
+    Change, Context, Controller, Error, Event, Key, Next, Operator, Predicate, Reconciler, Result, Watch,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -274,6 +274,65 @@ async fn keys_come_from_channels_and_timers_too() {
     sleep(Duration::from_secs(2000)).await;
     assert_eq!(log.take(), ["shop 0", "shop 100", "shop 1000", "shop 2000"]);
     assert_eq!(world.watches().len(), 1 + 2100 / 290, "the timer has no watch of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_change_is_looked_at_again_twice_a_day() {
+    let world = World::new().await;
+    let (log, start) = (Log::default(), Instant::now());
+    let seen = log.clone();
+    let mut running = only(Controller::of::<Site>().run(doing(move |_, _| {
+        let hours = start.elapsed().as_secs() / 3600;
+        seen.add(hours.to_string());
+        async move { Ok(Next::on_change()) }.boxed()
+    })))
+    .start(world.recorded(), options());
+    running.working().await.unwrap();
+    world.create(&site("shop")).await;
+    sleep(Duration::from_secs(21 * 3600)).await;
+    assert_eq!(log.take(), ["0", "9", "18"], "ten hours, or up to a tenth less");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_another_controller_can_be_reconciled_by_its_key() {
+    let world = World::new().await;
+    let log = Log::default();
+    let entries = log.clone();
+    let sites = Controller::of::<Site>().run(doing(move |site, cx| {
+        let log = entries.clone();
+        async move {
+            if site.spec.page == "now" {
+                cx.requeue_of::<ConfigMap>(&Key::new(cx.namespace(), "settings"))?;
+                log.add(cx.requeue_of::<Service>(&Key::cluster("none")).unwrap_err().to_string());
+            }
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let entries = log.clone();
+    let watch = Watch::new().namespaces([world.namespace.as_str()]).fields("metadata.name=settings");
+    let maps = Controller::of_existing::<ConfigMap>().watching(watch).run(Counting(entries));
+    let operator = Operator::new("site-operator").controller(sites).controller(maps);
+    let mut running = operator.start(world.recorded(), options());
+    running.working().await.unwrap();
+    world.create(&map("settings", "1")).await;
+    world.create(&map("others", "1")).await;
+    world.create(&site("shop")).await;
+    rest().await;
+    assert_eq!(log.take(), ["settings"]);
+    world.merge::<Site>("shop", json!({"spec": {"page": "now"}})).await;
+    rest().await;
+    assert_eq!(log.take(), ["this operator has no controller of services", "settings"]);
+}
+
+/// Writes down which config maps it is called for.
+struct Counting(Log);
+
+impl Reconciler<ConfigMap> for Counting {
+    async fn reconcile(&self, map: &ConfigMap, _: &Context<ConfigMap>) -> Result<Next> {
+        self.0.add(map.name_any());
+        Ok(Next::on_change())
+    }
 }
 
 #[tokio::test(start_paused = true)]

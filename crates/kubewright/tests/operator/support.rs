@@ -267,6 +267,10 @@ pub type Requests = Arc<Mutex<Vec<(http::Method, String)>>>;
 /// What may happen to a request on its way.
 pub type Meddle = Arc<dyn Fn(&Request<Body>) -> bool + Send + Sync>;
 
+/// What a server says that knows nothing of streaming lists.
+const FORBIDDEN_FIELD: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Invalid",
+    "message":"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled","code":422}"#;
+
 /// A client that writes requests down, and loses those that `cut` says.
 #[derive(Clone)]
 struct Recording {
@@ -274,6 +278,8 @@ struct Recording {
     requests: Requests,
     cut: Meddle,
     line: Line,
+    /// Whether the server can send the first list as a stream.
+    streams: bool,
 }
 
 impl tower_service::Service<Request<Body>> for Recording {
@@ -289,6 +295,11 @@ impl tower_service::Service<Request<Body>> for Recording {
         self.requests.lock().push((request.method().clone(), request.uri().to_string()));
         let uri = request.uri().to_string();
         let is_watch = is_watch(&uri);
+        if !self.streams && uri.contains("sendInitialEvents") {
+            let answer = Response::builder().status(422).header("content-type", "application/json");
+            let body = http_body_util::Full::from(FORBIDDEN_FIELD).map_err(|never| match never {});
+            return Box::pin(async move { Ok(answer.body(body.boxed_unsync())?) });
+        }
         if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
             return Box::pin(async { Err("cut off".into()) });
         }
@@ -349,8 +360,17 @@ impl World {
 
     /// Another client, whose requests are written down, and cut if `cut` says so.
     pub fn through(&self, client: Client, cut: Meddle) -> Client {
-        let service = Recording { client, requests: self.requests.clone(), cut, line: self.line.clone() };
-        Client::new(service, self.namespace.clone())
+        Client::new(self.recording(client, cut), self.namespace.clone())
+    }
+
+    /// A client of a server that can't send the first list as a stream.
+    pub fn without_streaming(&self) -> Client {
+        let recording = self.recording(self.client.clone(), Arc::new(|_| false));
+        Client::new(Recording { streams: false, ..recording }, self.namespace.clone())
+    }
+
+    fn recording(&self, client: Client, cut: Meddle) -> Recording {
+        Recording { client, requests: self.requests.clone(), cut, line: self.line.clone(), streams: true }
     }
 
     pub async fn delete<K>(&self, name: &str)

@@ -56,6 +56,53 @@ async fn two_controllers_of_one_name_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_controllers_that_would_prune_each_others_children_are_refused() {
+    let world = World::new().await;
+    let pruning = || {
+        let controller = Controller::of::<Site>().owns::<ConfigMap>().prunes().named("pruning");
+        controller.run(doing(|_, _| async { Ok(Next::on_change()) }.boxed()))
+    };
+    let operator = Operator::new("site-operator").controller(paging(&Log::default())).controller(pruning());
+    let error = operator.start(world.recorded(), options()).working().await.unwrap_err().to_string();
+    assert!(error.contains("\"pruning\" and \"site\" both own configmaps"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_read_page_by_page() {
+    let world = World::new().await;
+    let log = Log::default();
+    for at in 0..1200 {
+        world.create(&map(&format!("map-{at}"), "x")).await;
+    }
+    world.create(&site("shop")).await;
+    let entries = log.clone();
+    let controller = Controller::of::<Site>().reads::<ConfigMap>().run(doing(move |_, cx| {
+        let log = entries.clone();
+        async move {
+            let maps = cx.list::<ConfigMap>()?;
+            log.add(maps.iter().filter(|map| map.name_any().starts_with("map-")).count().to_string());
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let mut running = only(controller).start(world.without_streaming(), options());
+    running.working().await.unwrap();
+    rest().await;
+    assert_eq!(log.take(), ["1200"]);
+    let pages = |resource: &str| {
+        let requests = world.requests.lock();
+        requests.iter().filter(|(_, uri)| uri.contains(resource) && uri.contains("limit=500")).count()
+    };
+    assert_eq!((pages("configmaps"), pages("sites")), (3, 1));
+    world.merge::<Site>("shop", json!({"spec": {"page": "other"}})).await;
+    world.create(&map("map-more", "x")).await;
+    rest().await;
+    world.merge::<Site>("shop", json!({"spec": {"page": "again"}})).await;
+    rest().await;
+    assert_eq!(log.take().last().unwrap(), "1201", "from the end of the list, the watch goes on");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broken_watch_goes_on_where_it_broke_and_tells_everything_once() {
     let world = World::new().await;
     let log = Log::default();
