@@ -197,11 +197,10 @@ impl Manager {
         });
         // Open from before the first watch until after the lease is released.
         let _servers = self.serve(&inspected).await?;
-        let recorder = Arc::new(Recorder::new(
-            self.operator.name.clone(),
-            self.options.clock,
-            self.options.entropy.clone(),
-        ));
+        let recorder = |name: &Arc<str>| {
+            Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
+        };
+        let own = recorder(&self.operator.name);
         let queues = Arc::new(Queues::default());
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
@@ -218,7 +217,7 @@ impl Manager {
                     clock: self.options.clock,
                     entropy: self.options.entropy.clone(),
                     metrics: self.metrics.controller(&description.name),
-                    recorder: recorder.clone(),
+                    recorder: description.options.reporter.as_ref().map_or_else(|| own.clone(), recorder),
                     queues: queues.clone(),
                     resync: self.options.resync,
                 })

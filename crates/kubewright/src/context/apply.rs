@@ -77,14 +77,32 @@ impl<K: Kind> Context<K> {
         Ok(cached.unwrap_or_else(|| Seen::new(Arc::new(answer))))
     }
 
-    /// Makes an object a child: in the right namespace, owned, and recognisable.
+    /// Makes an object a child that can be applied: named, owned, and recognisable.
     fn adopt<C: Kind>(&self, child: &mut C) -> Result<()> {
-        let owner = &*self.object;
-        let kind = C::kind(&()).into_owned();
-        let meta = child.meta_mut();
-        if meta.name.as_deref().unwrap_or_default().is_empty() {
+        if child.meta().name.as_deref().unwrap_or_default().is_empty() {
+            let kind = C::kind(&());
             return Err(Error::terminal(format!("a {kind} was applied without a name: see child_name")));
         }
+        self.own(child)?;
+        let meta = child.meta_mut();
+        let labels = meta.labels.get_or_insert_default();
+        labels.entry(MANAGED_BY.to_owned()).or_insert_with(|| naming::label_value(&self.shared.operator));
+        let name = self.object.meta().name.as_deref().unwrap_or_default();
+        labels.entry(INSTANCE.to_owned()).or_insert_with(|| naming::label_value(name));
+        // What only the server says, should the child be one that was read before.
+        meta.managed_fields = None;
+        meta.resource_version = None;
+        meta.uid = None;
+        meta.creation_timestamp = None;
+        meta.generation = None;
+        Ok(())
+    }
+
+    /// Makes an object a child: in the right namespace, and owned.
+    pub(super) fn own<C: Kind>(&self, child: &mut C) -> Result<()> {
+        let owner = &*self.object;
+        let kind = C::kind(&());
+        let meta = child.meta_mut();
         if is_namespaced::<C>() {
             match (meta.namespace.as_deref(), owner.meta().namespace.as_deref()) {
                 (None, Some(namespace)) => meta.namespace = Some(namespace.to_owned()),
@@ -100,19 +118,9 @@ impl<K: Kind> Context<K> {
                 _ => {}
             }
         }
-        let labels = meta.labels.get_or_insert_default();
-        labels.entry(MANAGED_BY.to_owned()).or_insert_with(|| naming::label_value(&self.shared.operator));
-        let name = owner.meta().name.as_deref().unwrap_or_default();
-        labels.entry(INSTANCE.to_owned()).or_insert_with(|| naming::label_value(name));
         let owners = meta.owner_references.get_or_insert_default();
         owners.retain(|reference| reference.uid != uid(owner));
         owners.push(owner_reference(owner));
-        // What only the server says, should the child be one that was read before.
-        meta.managed_fields = None;
-        meta.resource_version = None;
-        meta.uid = None;
-        meta.creation_timestamp = None;
-        meta.generation = None;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod request;
 mod status;
 mod unchanged;
 mod watching;
+mod writing;
 
 use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 

@@ -2,7 +2,7 @@
 
 use kube::{
     Client,
-    api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::Request,
 };
 use serde_json::Value;
@@ -40,15 +40,41 @@ pub(crate) async fn apply<C: Kind>(
     patch(client, key, part, &parameters, &Patch::Apply(configuration)).await
 }
 
-/// A merge patch of the object.
+/// A new object, whose name may be generated.
+pub(crate) async fn create<C: Kind>(client: &Client, object: &C, manager: &str) -> kube::Result<C> {
+    let parameters = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    let request = at::<C>(&Key::of(object)).create(&parameters, body);
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+/// The object, or a part of it, as a whole. The server compares its revision.
+pub(crate) async fn replace<C: Kind>(
+    client: &Client,
+    part: Option<&str>,
+    object: &C,
+    manager: &str,
+) -> kube::Result<C> {
+    let parameters = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    let key = Key::of(object);
+    let request = match part {
+        Some(part) => at::<C>(&key).replace_subresource(part, key.name(), &parameters, body),
+        None => at::<C>(&key).replace(key.name(), &parameters, body),
+    };
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+/// A merge patch of the object, or of a part of it.
 pub(crate) async fn merge<C: Kind>(
     client: &Client,
     key: &Key,
+    part: Option<&str>,
     change: &Value,
     manager: &str,
 ) -> kube::Result<C> {
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    patch(client, key, None, &parameters, &Patch::Merge(change)).await
+    patch(client, key, part, &parameters, &Patch::Merge(change)).await
 }
 
 async fn patch<C: Kind>(

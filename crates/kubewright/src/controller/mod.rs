@@ -51,6 +51,8 @@ pub(crate) struct Options {
     pub(crate) prunes: bool,
     pub(crate) needs_leadership: bool,
     pub(crate) queue: queue::Options,
+    /// Who reports its events; the operator if nothing is said.
+    pub(crate) reporter: Option<Arc<str>>,
 }
 
 /// A controller that is ready to be added to an operator.
@@ -142,6 +144,7 @@ impl<K: Kind> Builder<K> {
                 prunes: false,
                 needs_leadership: true,
                 queue: queue::Options::default(),
+                reporter: None,
             },
         }
     }
@@ -336,6 +339,13 @@ impl<K: Kind> Builder<K> {
     #[must_use]
     pub fn queue(mut self, options: queue::Options) -> Self {
         self.options.queue = options;
+        self
+    }
+
+    /// Who the events of this controller come from, instead of the operator.
+    #[must_use]
+    pub fn reports_as(mut self, name: &str) -> Self {
+        self.options.reporter = Some(name.into());
         self
     }
 

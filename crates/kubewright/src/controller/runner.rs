@@ -325,7 +325,8 @@ impl<K: Kind> Runner<K> {
             "finalizers": finalizers,
         }});
         let answer: K =
-            request::merge(&self.shared.client, &Key::of(&**object), &change, &self.shared.operator).await?;
+            request::merge(&self.shared.client, &Key::of(&**object), None, &change, &self.shared.operator)
+                .await?;
         if answer.meta().deletion_timestamp.is_some() && finalizers.is_empty() {
             self.shared.cache.deleted(&answer);
         } else {

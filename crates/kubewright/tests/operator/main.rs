@@ -19,3 +19,4 @@ mod serving;
 mod stopping;
 mod support;
 mod watching;
+mod writing;
