@@ -50,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<Duration>,
     pub(crate) prunes: bool,
     pub(crate) needs_leadership: bool,
+    /// Whether objects are also reconciled while they are being deleted.
+    pub(crate) reconciles_deleted: bool,
     pub(crate) queue: queue::Options,
     /// Who reports its events; the operator if nothing is said.
     pub(crate) reporter: Option<Arc<str>>,
@@ -143,6 +145,7 @@ impl<K: Kind> Builder<K> {
                 timeout: None,
                 prunes: false,
                 needs_leadership: true,
+                reconciles_deleted: false,
                 queue: queue::Options::default(),
                 reporter: None,
             },
@@ -332,6 +335,14 @@ impl<K: Kind> Builder<K> {
     #[must_use]
     pub fn without_leadership(mut self) -> Self {
         self.options.needs_leadership = false;
+        self
+    }
+
+    /// Also reconciles objects that are being deleted, until they are gone: for those whose deletion is followed
+    /// rather than held up by a finalizer, as a kubelet follows that of its pods.
+    #[must_use]
+    pub fn reconciles_deleted(mut self) -> Self {
+        self.options.reconciles_deleted = true;
         self
     }
 

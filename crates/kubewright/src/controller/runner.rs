@@ -272,7 +272,7 @@ impl<K: Kind> Runner<K> {
             self.shared.held.forget(key);
             return Ok(Next::on_change());
         };
-        if object.meta().deletion_timestamp.is_some() {
+        if object.meta().deletion_timestamp.is_some() && !self.plan.options.reconciles_deleted {
             return self.finalize(object).await;
         }
         let object = self.mark(object).await?;
@@ -289,6 +289,9 @@ impl<K: Kind> Runner<K> {
 
     /// Puts all finalizers on an object before anything is made that they would have to clean up.
     async fn mark(&self, object: Seen<K>) -> Result<Seen<K>> {
+        if object.meta().deletion_timestamp.is_some() {
+            return Ok(object);
+        }
         let present = object.finalizers();
         let mut wanted = present.to_vec();
         wanted.extend(

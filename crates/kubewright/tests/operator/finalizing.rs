@@ -87,6 +87,28 @@ async fn a_finalizer_is_set_before_the_first_child_and_taken_off_when_it_is_done
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_is_being_deleted_is_reconciled_where_that_is_asked_for() {
+    let world = World::new().await;
+    let log = Log::default();
+    let entries = log.clone();
+    let controller = Controller::of::<Site>().reconciles_deleted();
+    let controller = controller.run(doing(move |site, _| {
+        let is_deleted = site.metadata.deletion_timestamp.is_some();
+        entries.add(format!("{} {is_deleted}", site.name_any()));
+        async { Ok(Next::on_change()) }.boxed()
+    }));
+    let mut running = only(controller).start(world.recorded(), options());
+    running.working().await.unwrap();
+    let mut shop = site("shop");
+    shop.finalizers_mut().push("someone.else/keeps".to_owned());
+    world.create(&shop).await;
+    rest().await;
+    world.delete::<Site>("shop").await;
+    rest().await;
+    assert_eq!(log.take(), ["shop false", "shop true"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn several_finalizers_run_in_order_and_leave_alone_what_others_have_set() {
     let world = World::new().await;
     let log = Log::default();

@@ -1,0 +1,161 @@
+//! The cluster as a whole: what it is made of, and how it is started and stopped.
+
+use std::{path::PathBuf, sync::Arc};
+
+use jiff::Timestamp;
+use kube::Client;
+use kubewright::{Operator, Options, Running, clock::Clock, entropy::Entropy};
+use kubewright_apiserver::{ApiServer, Hook, auth::UserInfo};
+
+use crate::{
+    controllers,
+    nodes::{self, Runtime, Simulated},
+    scheduler,
+};
+
+/// Why a cluster could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The API server could not.
+    #[error(transparent)]
+    Server(#[from] kubewright_apiserver::StartError),
+    /// The nodes could not be registered.
+    #[error("the nodes could not be registered: {0}")]
+    Nodes(kube::Error),
+    /// The controllers could not.
+    #[error("the controllers did not start: {0}")]
+    Controllers(kubewright::Error),
+}
+
+/// How a cluster is set up. See [`Cluster::builder`].
+pub struct Builder {
+    server: kubewright_apiserver::Builder,
+    nodes: usize,
+    runtime: Arc<dyn Runtime>,
+    seed: Option<u64>,
+    origin: Option<Timestamp>,
+}
+
+impl Builder {
+    /// Keeps everything in a directory, where it survives the process.
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.server = self.server.data_dir(dir);
+        self
+    }
+
+    /// A bearer token for the administrator; a random one without this.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.server = self.server.token(token);
+        self
+    }
+
+    /// How many nodes there are: one without this.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// What runs the containers of pods: a simulation without this.
+    #[must_use]
+    pub fn runtime(mut self, runtime: impl Runtime) -> Self {
+        self.runtime = Arc::new(runtime);
+        self
+    }
+
+    /// The seed of everything that is random: the same seed and the same requests give the same run.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.server = self.server.seed(seed);
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The time at which the cluster starts; it goes on with tokio's clock. The machine's time without this.
+    #[must_use]
+    pub fn starting_at(mut self, origin: Timestamp) -> Self {
+        self.server = self.server.starting_at(origin);
+        self.origin = Some(origin);
+        self
+    }
+
+    /// Sees every request and answer and may change, delay, fail or cut it.
+    #[must_use]
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.server = self.server.hook(hook);
+        self
+    }
+
+    /// Starts the cluster. Its controllers work and its nodes are ready when this returns.
+    pub async fn start(self) -> Result<Cluster, StartError> {
+        let server = self.server.start().await?;
+        let client = server.client_as(UserInfo::new("system:kube-controller-manager", ["system:masters"]));
+        let clock = self.origin.map_or_else(Clock::system, Clock::starting_at);
+        nodes::register(&client, self.nodes, clock).await.map_err(StartError::Nodes)?;
+        // One operator for all of them, so that they share their watches.
+        let operator = Operator::new("kube-controller-manager");
+        let operator = controllers::all().into_iter().fold(operator, Operator::controller);
+        let operator =
+            operator.controller(scheduler::controller()).controller(nodes::controller(self.runtime));
+        let options = Options {
+            clock,
+            entropy: self.seed.map_or_else(Entropy::system, Entropy::seeded),
+            ..Options::default()
+        };
+        let mut running = operator.start(client, options);
+        running.working().await.map_err(StartError::Controllers)?;
+        Ok(Cluster { server, running, clock })
+    }
+}
+
+/// A Kubernetes cluster inside the process. It ends when this is dropped.
+pub struct Cluster {
+    server: ApiServer,
+    running: Running,
+    clock: Clock,
+}
+
+impl Cluster {
+    /// A cluster in memory with one simulated node.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// A cluster to be set up.
+    pub fn builder() -> Builder {
+        Builder {
+            server: ApiServer::builder(),
+            nodes: 1,
+            runtime: Arc::new(Simulated::default()),
+            seed: None,
+            origin: None,
+        }
+    }
+
+    /// Its API server.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// A client of the administrator, without a socket.
+    pub fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// The time it is in the cluster.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Waits until the controllers end by themselves, which they only do if something fails.
+    pub async fn ended(&mut self) -> kubewright::Result<()> {
+        self.running.ended().await
+    }
+
+    /// Lets what is being done come to its end, and stops.
+    pub async fn stop(self) -> kubewright::Result<()> {
+        self.running.stop().await
+    }
+}

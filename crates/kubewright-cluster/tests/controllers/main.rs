@@ -1,0 +1,11 @@
+//! The built-in controllers, by what anyone sees of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    unreachable_pub,
+    missing_docs,
+    reason = "tests say what is wrong by panicking"
+)]
+
+mod replicaset;
