@@ -31,7 +31,7 @@ mod http;
 mod kinds;
 mod names;
 mod patch;
-mod quantity;
+pub mod quantity;
 mod registry;
 mod rest;
 mod schema;

@@ -8,7 +8,7 @@ use std::{cmp::Ordering, fmt, str::FromStr};
 
 /// How the text of an amount ends: with a power of ten, of two, or an exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// `12e6`
     DecimalExponent,
     /// `12Mi`
@@ -19,7 +19,7 @@ pub(crate) enum Format {
 
 /// Why a text is no amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum QuantityError {
+pub enum QuantityError {
     /// It does not look like one at all.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
@@ -33,7 +33,7 @@ pub(crate) enum QuantityError {
 
 /// An amount of a resource. Two amounts are equal if they are worth the same, however they were written.
 #[derive(Debug, Clone)]
-pub(crate) struct Quantity {
+pub struct Quantity {
     mantissa: i128,
     /// The power of ten by which the mantissa counts.
     scale: i32,
@@ -107,12 +107,12 @@ fn interpret(suffix: &str) -> Option<(i32, Format)> {
 
 impl Quantity {
     /// A whole number of something.
-    pub(crate) fn new(value: i64, format: Format) -> Self {
+    pub fn new(value: i64, format: Format) -> Self {
         Self { mantissa: value.into(), scale: 0, format, text: None }
     }
 
     /// Reads an amount.
-    pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
@@ -197,12 +197,12 @@ impl Quantity {
     }
 
     /// Whether it is nothing.
-    pub(crate) fn is_zero(&self) -> bool {
+    pub fn is_zero(&self) -> bool {
         self.mantissa == 0
     }
 
     /// -1, 0 or 1.
-    pub(crate) fn sign(&self) -> i32 {
+    pub fn sign(&self) -> i32 {
         match self.mantissa.cmp(&0) {
             Ordering::Less => -1,
             Ordering::Equal => 0,
@@ -211,7 +211,7 @@ impl Quantity {
     }
 
     /// The amount in units of `10^scale`, rounded away from zero, and at most what 64 bits hold.
-    pub(crate) fn scaled_value(&self, scale: i32) -> i64 {
+    pub fn scaled_value(&self, scale: i32) -> i64 {
         let value = if self.scale < scale {
             shift_down(self.mantissa, scale.abs_diff(self.scale)).0
         } else {
@@ -223,23 +223,23 @@ impl Quantity {
     }
 
     /// The amount in whole units, rounded away from zero.
-    pub(crate) fn value(&self) -> i64 {
+    pub fn value(&self) -> i64 {
         self.scaled_value(0)
     }
 
     /// The amount in thousandths, rounded away from zero.
-    pub(crate) fn milli_value(&self) -> i64 {
+    pub fn milli_value(&self) -> i64 {
         self.scaled_value(-3)
     }
 
     /// The amount as a whole number, if it is one that fits.
-    pub(crate) fn as_i64(&self) -> Option<i64> {
+    pub fn as_i64(&self) -> Option<i64> {
         let whole = Self::new(self.value(), self.format);
         (whole == *self).then(|| self.value())
     }
 
     /// The amount as the nearest floating-point number.
-    pub(crate) fn as_f64(&self) -> f64 {
+    pub fn as_f64(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "approximate by its contract")]
         let base = self.mantissa as f64;
         base * 10_f64.powi(self.scale)
@@ -247,7 +247,7 @@ impl Quantity {
 
     /// Rounds away from zero to a multiple of `10^scale`.
     #[must_use]
-    pub(crate) fn round_up(mut self, scale: i32) -> Self {
+    pub fn round_up(mut self, scale: i32) -> Self {
         if self.scale < scale {
             let (mantissa, exact) = shift_down(self.mantissa, scale.abs_diff(self.scale));
             if !exact {
@@ -260,7 +260,7 @@ impl Quantity {
 
     /// The sum of both, written as the first unless that is zero.
     #[must_use]
-    pub(crate) fn add(&self, other: &Self) -> Self {
+    pub fn add(&self, other: &Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         let (left, right, scale) = self.aligned(other);
         Self { mantissa: left.saturating_add(right), scale, format, text: None }

@@ -1,6 +1,6 @@
 //! What the controllers of workloads ask of pods.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -85,10 +85,13 @@ pub(crate) fn is_controlled_by<K: kube::Resource>(object: &K, uid: &str) -> bool
 
 /// Whether a selector matches the labels of an object. One that can't be read, or is empty, matches nothing.
 pub(crate) fn selects<K: kube::Resource>(selector: &LabelSelector, object: &K) -> bool {
-    match Selector::try_from(selector.clone()) {
-        Ok(parsed) => !parsed.selects_all() && parsed.matches(object.labels()),
-        Err(_) => false,
-    }
+    let is_empty = selector.match_labels.is_none() && selector.match_expressions.is_none();
+    !is_empty && matches(selector, object.labels())
+}
+
+/// Whether a selector matches labels. One that can't be read matches nothing, an empty one everything.
+pub(crate) fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
 }
 
 /// A pod as a template wants it. Its name is generated from that of its owner.

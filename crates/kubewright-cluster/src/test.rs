@@ -22,8 +22,8 @@ use crate::{
 
 /// How long something may take, in the time of the cluster.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// How often is looked.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How soon is looked again at first; then less and less often.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// How long nothing must be written for a cluster to count as quiet.
 const QUIET: Duration = Duration::from_secs(3);
 /// When every test begins.
@@ -198,13 +198,14 @@ impl TestCluster {
     /// # Panics
     /// If it is not so within half an hour of the cluster's time, with what the cluster looks like.
     pub async fn eventually<F: AsyncFnMut(&Self) -> bool>(&self, what: &str, mut holds: F) {
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut pause) = (Duration::ZERO, FIRST_LOOK);
         while waited < PATIENCE {
             if holds(self).await {
                 return;
             }
-            sleep(BETWEEN_LOOKS).await;
-            waited += BETWEEN_LOOKS;
+            sleep(pause).await;
+            waited += pause;
+            pause = (waited / 20).max(FIRST_LOOK);
         }
         panic!("not within {PATIENCE:?}: {what}\n\n{}", self.describe().await);
     }

@@ -9,3 +9,4 @@
 )]
 
 mod replicaset;
+mod scheduling;

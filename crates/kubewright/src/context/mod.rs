@@ -96,6 +96,11 @@ impl<K: Kind> Reader<K> {
         self.object.meta().namespace.as_deref().unwrap_or_default()
     }
 
+    /// The object, as it was when this reconcile began.
+    pub fn object(&self) -> Seen<K> {
+        self.object.clone()
+    }
+
     /// The key of the object.
     pub fn key(&self) -> Key {
         Key::of(&*self.object)

@@ -1,0 +1,241 @@
+//! Whether a pod may be on a node, and if not, why: in the words of the real scheduler.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm, Taint, Toleration,
+};
+use kube::ResourceExt as _;
+
+use super::requests::Resources;
+use crate::pods;
+
+/// Why a pod can't be on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) reasons: Vec<String>,
+    /// Whether it would help if other pods left.
+    pub(super) is_crowded: bool,
+}
+
+impl Unfit {
+    fn never(reason: &str) -> Self {
+        Self { reasons: vec![reason.to_owned()], is_crowded: false }
+    }
+
+    fn now(reason: &str) -> Self {
+        Self { reasons: vec![reason.to_owned()], is_crowded: true }
+    }
+}
+
+/// What a node asks of pods by itself, whoever else is there.
+pub(super) fn admits(node: &Node, pod: &Pod) -> Result<(), Unfit> {
+    let (spec, on) = (pods::spec(pod), node.spec.clone().unwrap_or_default());
+    let unschedulable = Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    if on.unschedulable == Some(true) && !tolerates(tolerations, &unschedulable) {
+        return Err(Unfit::never("node(s) were unschedulable"));
+    }
+    let keeps_away = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+    if on.taints.iter().flatten().filter(keeps_away).any(|taint| !tolerates(tolerations, taint)) {
+        return Err(Unfit::never("node(s) had untolerated taint(s)"));
+    }
+    let wanted = spec.node_selector.iter().flatten();
+    let has_labels = wanted.into_iter().all(|(name, value)| node.labels().get(name) == Some(value));
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_ref());
+    if !has_labels || required.is_some_and(|selector| !selects_node(selector, node)) {
+        return Err(Unfit::never("node(s) didn't match Pod's node affinity/selector"));
+    }
+    Ok(())
+}
+
+/// Whether any of the tolerations is for a taint.
+fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| {
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        let key = toleration.key.as_deref().unwrap_or_default();
+        let values =
+            (toleration.value.as_deref().unwrap_or_default(), taint.value.as_deref().unwrap_or_default());
+        (effect.is_empty() || effect == taint.effect)
+            && (key.is_empty() || key == taint.key)
+            && match toleration.operator.as_deref().unwrap_or("Equal") {
+                "Exists" => true,
+                "Equal" | "" => values.0 == values.1,
+                operator => compares(values.1, operator, values.0),
+            }
+    })
+}
+
+fn compares(value: &str, operator: &str, bound: &str) -> bool {
+    let (Ok(value), Ok(bound)) = (value.parse::<i64>(), bound.parse::<i64>()) else { return false };
+    match operator {
+        "Gt" => value > bound,
+        "Lt" => value < bound,
+        _ => false,
+    }
+}
+
+/// Whether one of the terms of a selector matches a node.
+fn selects_node(selector: &NodeSelector, node: &Node) -> bool {
+    selector.node_selector_terms.iter().any(|term| matches_term(term, node))
+}
+
+fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    // An empty term matches nothing.
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    let name = node.name_any();
+    expressions.iter().all(|one| holds(one, node.labels().get(&one.key).map(String::as_str)))
+        && fields.iter().all(|one| one.key == "metadata.name" && holds(one, Some(&name)))
+}
+
+fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let is_among = |value: &str| values.iter().any(|one| one == value);
+    match requirement.operator.as_str() {
+        "In" => value.is_some_and(is_among),
+        "NotIn" => !value.is_some_and(is_among),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        operator => value.zip(values.first()).is_some_and(|(value, bound)| compares(value, operator, bound)),
+    }
+}
+
+/// Whether there is enough left on a node with these pods.
+pub(super) fn has_room(node: &Node, used: &Resources, wanted: &Resources) -> Result<(), Unfit> {
+    let all = Resources::of(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
+    let lacking = all.lacking(used, wanted);
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let mut reasons: Vec<String> = lacking
+        .iter()
+        .map(|name| match name.as_str() {
+            "pods" => "Too many pods".to_owned(),
+            name => format!("Insufficient {name}"),
+        })
+        .collect();
+    reasons.sort();
+    // A node that could never hold the pod is not crowded.
+    let is_crowded = all.lacking(&Resources::default(), wanted).is_empty();
+    Err(Unfit { reasons, is_crowded })
+}
+
+/// Whether the ports that a pod wants of its host are free.
+pub(super) fn has_ports<'p>(others: impl Iterator<Item = &'p Pod>, pod: &Pod) -> Result<(), Unfit> {
+    let wanted = host_ports(pod);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let any = |address: &str| address.is_empty() || address == "0.0.0.0";
+    let clashes = |(address, protocol, port): &(String, String, i32)| {
+        wanted.iter().any(|(wanted_address, wanted_protocol, wanted_port)| {
+            (port, protocol) == (wanted_port, wanted_protocol)
+                && (any(address) || any(wanted_address) || address == wanted_address)
+        })
+    };
+    match others.flat_map(host_ports).any(|used| clashes(&used)) {
+        true => Err(Unfit::now("node(s) didn't have free ports for the requested pod ports")),
+        false => Ok(()),
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<(String, String, i32)> {
+    let ports = pods::spec(pod).containers.iter().flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            let number = port.host_port.filter(|number| *number > 0)?;
+            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+            Some((port.host_ip.clone().unwrap_or_default(), protocol, number))
+        })
+        .collect()
+}
+
+/// A pod that is on a node already, with the labels of that node.
+pub(super) struct Placed<'p> {
+    pub(super) pod: &'p Pod,
+    pub(super) node: &'p Node,
+}
+
+/// The labels of namespaces.
+pub(super) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Whether a pod gets on with those that are there, as its and their required affinities want.
+pub(super) fn gets_on(
+    pod: &Pod,
+    node: &Node,
+    placed: &[Placed<'_>],
+    namespaces: &Namespaces,
+) -> Result<(), Unfit> {
+    let affinity = pods::spec(pod).affinity.as_ref();
+    let wanted = affinity
+        .and_then(|affinity| {
+            affinity.pod_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_deref()
+        })
+        .unwrap_or_default();
+    let together = |term: &PodAffinityTerm, other: &Placed<'_>| {
+        let place = node.labels().get(&term.topology_key);
+        place.is_some() && place == other.node.labels().get(&term.topology_key)
+    };
+    let is_met = wanted.iter().all(|term| {
+        placed.iter().any(|other| together(term, other) && concerns(term, pod, other.pod, namespaces))
+    });
+    if !wanted.is_empty() && !is_met {
+        // The first of a group that wants to be together must be somewhere.
+        let is_first = wanted.iter().all(|term| {
+            concerns(term, pod, pod, namespaces)
+                && node.labels().contains_key(&term.topology_key)
+                && !placed.iter().any(|other| concerns(term, pod, other.pod, namespaces))
+        });
+        if !is_first {
+            return Err(Unfit::never("node(s) didn't match pod affinity rules"));
+        }
+    }
+    let is_avoided = avoided(pod).iter().any(|term| {
+        placed.iter().any(|other| together(term, other) && concerns(term, pod, other.pod, namespaces))
+    });
+    if is_avoided {
+        return Err(Unfit::now("node(s) didn't match pod anti-affinity rules"));
+    }
+    let is_unwelcome = placed.iter().any(|other| {
+        avoided(other.pod)
+            .iter()
+            .any(|term| together(term, other) && concerns(term, other.pod, pod, namespaces))
+    });
+    match is_unwelcome {
+        true => Err(Unfit::now("node(s) didn't satisfy existing pods anti-affinity rules")),
+        false => Ok(()),
+    }
+}
+
+/// The pods that a pod does not want to be with.
+pub(super) fn avoided(pod: &Pod) -> &[PodAffinityTerm] {
+    let affinity = pods::spec(pod).affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let required =
+        affinity.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_deref());
+    required.unwrap_or_default()
+}
+
+/// Whether a term of one pod is about another.
+fn concerns(term: &PodAffinityTerm, of: &Pod, other: &Pod, namespaces: &Namespaces) -> bool {
+    let (home, there) = (of.namespace().unwrap_or_default(), other.namespace().unwrap_or_default());
+    let named = term.namespaces.as_deref().unwrap_or_default();
+    let in_namespace = match &term.namespace_selector {
+        None if named.is_empty() => home == there,
+        None => named.contains(&there),
+        Some(selector) => {
+            let empty = BTreeMap::new();
+            named.contains(&there) || pods::matches(selector, namespaces.get(&there).unwrap_or(&empty))
+        }
+    };
+    in_namespace
+        && term.label_selector.as_ref().is_some_and(|selector| pods::matches(selector, other.labels()))
+}
