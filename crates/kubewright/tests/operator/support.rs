@@ -31,11 +31,19 @@ use kubewright::{
     Context, Controller, Kind, Next, Operator, Options, Reconciler, Result, clock::Clock, condition,
     entropy::Entropy,
 };
-use kubewright_apiserver::ApiServer;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use crate::server::{Server, is_embedded};
+
+/// How long nothing must happen in real time until everything counts as at rest, and how long that is waited for.
+const QUIET: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// A site: a page, pods that serve it, and a service in front of them.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
@@ -200,44 +208,83 @@ enum Flow {
 
 /// The line over which watches come. Everything else passes.
 #[derive(Clone)]
-pub struct Line(watch::Sender<Flow>);
+pub struct Line {
+    flow: watch::Sender<Flow>,
+    traffic: Arc<Mutex<Traffic>>,
+}
+
+/// What tells whether anything is going on.
+struct Traffic {
+    last: Instant,
+    /// How many watches broke and were not taken up again.
+    broken: usize,
+    /// Watches that go on from here or before are too late.
+    forgotten: u64,
+}
 
 impl Line {
+    fn new() -> Self {
+        let traffic = Traffic { last: Instant::now(), broken: 0, forgotten: 0 };
+        Self { flow: watch::Sender::new(Flow::Open), traffic: Arc::new(Mutex::new(traffic)) }
+    }
+
     pub fn open(&self) {
-        self.0.send_replace(Flow::Open);
+        self.flow.send_replace(Flow::Open);
     }
 
     /// Events wait until the line is open again.
     pub fn hold(&self) {
-        self.0.send_replace(Flow::Held);
+        self.flow.send_replace(Flow::Held);
     }
 
     /// Running watches break, and new ones fail.
     pub fn cut(&self) {
-        self.0.send_replace(Flow::Cut);
+        self.flow.send_replace(Flow::Cut);
     }
 
     fn is_cut(&self) -> bool {
-        *self.0.borrow() == Flow::Cut
+        *self.flow.borrow() == Flow::Cut
+    }
+
+    fn is_quiet_since(&self, start: Instant) -> bool {
+        let traffic = self.traffic.lock();
+        traffic.last.max(start).elapsed() >= QUIET && (traffic.broken == 0 || self.is_cut())
+    }
+
+    fn is_used(&self) {
+        self.traffic.lock().last = Instant::now();
+    }
+
+    /// The revision from which a watch is asked for: one that every server has forgotten, if it should have.
+    fn aged(&self, uri: &http::Uri) -> Option<http::Uri> {
+        let text = uri.to_string();
+        let (before, after) = text.split_once("resourceVersion=")?;
+        let (revision, after) = after.split_at(after.find('&').unwrap_or(after.len()));
+        let is_forgotten = revision.parse::<u64>().ok()? <= self.traffic.lock().forgotten;
+        is_forgotten.then(|| format!("{before}resourceVersion=1{after}").parse().unwrap())
     }
 
     fn through(&self, body: Body) -> AnyBody {
-        let frames =
-            stream::unfold((Box::pin(body), self.0.subscribe()), |(mut body, mut flow)| async move {
-                let frame = loop {
-                    let now = *flow.borrow_and_update();
-                    match now {
-                        Flow::Cut => break Some(Err(Failure::from("the line is cut"))),
-                        Flow::Held => flow.changed().await.unwrap(),
-                        Flow::Open => tokio::select! {
-                            biased;
-                            _ = flow.changed() => {}
-                            frame = body.frame() => break frame.map(|frame| frame.map_err(Failure::from)),
-                        },
+        let state = (Box::pin(body), self.flow.subscribe(), self.clone());
+        let frames = stream::unfold(state, |(mut body, mut flow, line)| async move {
+            let frame = loop {
+                let now = *flow.borrow_and_update();
+                match now {
+                    Flow::Cut => {
+                        line.traffic.lock().broken += 1;
+                        break Some(Err(Failure::from("the line is cut")));
                     }
-                };
-                frame.map(|frame| (frame, (body, flow)))
-            });
+                    Flow::Held => flow.changed().await.unwrap(),
+                    Flow::Open => tokio::select! {
+                        biased;
+                        _ = flow.changed() => {}
+                        frame = body.frame() => break frame.map(|frame| frame.map_err(Failure::from)),
+                    },
+                }
+            };
+            line.is_used();
+            frame.map(|frame| (frame, (body, flow, line)))
+        });
         StreamBody::new(frames).boxed_unsync()
     }
 }
@@ -266,17 +313,27 @@ impl tower_service::Service<Request<Body>> for Recording {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        self.line.is_used();
         self.requests.lock().push((request.method().clone(), request.uri().to_string()));
         let is_watch = is_watch(&request.uri().to_string());
         if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
             return Box::pin(async { Err("cut off".into()) });
         }
+        if is_watch && let Some(aged) = self.line.aged(request.uri()) {
+            *request.uri_mut() = aged;
+        }
         let (client, line) = (self.client.clone(), self.line.clone());
         Box::pin(async move {
             let answer = client.send(request).await?;
+            line.is_used();
             Ok(answer.map(|body| match is_watch {
-                true => line.through(body),
+                true => {
+                    let mut traffic = line.traffic.lock();
+                    traffic.broken = traffic.broken.saturating_sub(1);
+                    drop(traffic);
+                    line.through(body)
+                }
                 false => body.map_err(Failure::from).boxed_unsync(),
             }))
         })
@@ -287,26 +344,69 @@ impl tower_service::Service<Request<Body>> for Recording {
 pub struct World {
     pub client: Client,
     pub namespace: String,
-    pub server: ApiServer,
+    pub server: Server,
     pub requests: Requests,
     pub line: Line,
 }
 
 impl World {
+    /// For a test whose time is paused. It is not if the server is a real one.
     pub async fn new() -> Self {
-        let server = ApiServer::start().await.unwrap();
-        let client = server.client();
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let namespace = Namespace {
-            metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
-            ..Namespace::default()
-        };
-        let namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any();
+        if !is_embedded() {
+            tokio::time::resume();
+        }
+        Self::in_real_time().await
+    }
+
+    pub async fn in_real_time() -> Self {
+        let server = Server::start().await;
+        let client = server.client.clone();
+        let namespace = create_namespace(&client).await;
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let apply = PatchParams::apply("test").force();
         definitions.patch(Site::crd_name(), &apply, &Patch::Apply(Site::crd())).await.unwrap();
-        let line = Line(watch::Sender::new(Flow::Open));
-        Self { client, namespace, server, requests: Requests::default(), line }
+        let world = Self { client, namespace, server, requests: Requests::default(), line: Line::new() };
+        let sites = world.api::<Site>();
+        eventually("sites are served", async || sites.list(&Default::default()).await.is_ok()).await;
+        world
+    }
+
+    /// Options for tests: the same run for the same seed. What others do on a shared server is none of the test's.
+    pub fn options(&self) -> Options {
+        let namespaces = match is_embedded() {
+            true => Vec::new(),
+            false => vec![self.namespace.clone()],
+        };
+        Options { namespaces, ..options() }
+    }
+
+    /// Lets time pass, in real time only until everything that is going on has come to rest.
+    pub async fn pass(&self, time: Duration) {
+        if is_embedded() {
+            return sleep(time).await;
+        }
+        let start = Instant::now();
+        while start.elapsed() < time.min(LONGEST) && !self.line.is_quiet_since(start) {
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Lets everything that is going on come to rest.
+    pub async fn rest(&self) {
+        self.pass(LONGEST).await;
+    }
+
+    /// Longer than it takes the server to tell of a change.
+    pub fn soon(&self) -> Duration {
+        Duration::from_millis(if is_embedded() { 20 } else { 1000 })
+    }
+
+    /// From now on, watches can't be taken up again where they were.
+    pub async fn forget(&self) {
+        if !self.server.compact() {
+            let sites = self.api::<Site>().list(&Default::default()).await.unwrap();
+            self.line.traffic.lock().forgotten = sites.metadata.resource_version.unwrap().parse().unwrap();
+        }
     }
 
     /// The API of a kind in the namespace of the test.
@@ -352,6 +452,11 @@ impl World {
         watches
     }
 
+    /// How often everything of a kind was asked for.
+    pub fn full_reads(&self) -> usize {
+        self.requests.lock().iter().filter(|(_, uri)| uri.contains("sendInitialEvents")).count()
+    }
+
     pub async fn create<K>(&self, object: &K) -> K
     where
         K: Kind<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -383,7 +488,7 @@ fn is_watch(uri: &str) -> bool {
     uri.contains("watch=true")
 }
 
-/// Options for tests: the same run for the same seed.
+/// Options for an operator that looks after the whole cluster.
 pub fn options() -> Options {
     Options {
         clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
@@ -392,18 +497,23 @@ pub fn options() -> Options {
     }
 }
 
-/// Waits until something holds. Time is paused, so that waiting takes none.
+/// Creates a namespace that nobody else has.
+pub async fn create_namespace(client: &Client) -> String {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = Namespace {
+        metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any()
+}
+
+/// Waits until something holds. Where time is paused, waiting takes none.
 pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) {
     for _ in 0..6000 {
         if holds().await {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        sleep(Duration::from_millis(10)).await;
     }
     panic!("not within a minute: {what}");
-}
-
-/// Lets everything that is going on come to rest.
-pub async fn rest() {
-    tokio::time::sleep(Duration::from_secs(30)).await;
 }
