@@ -13,6 +13,7 @@ mod applying;
 mod finalizing;
 mod installing;
 mod leading;
+mod line;
 mod reading;
 mod reconciling;
 mod server;

@@ -1,17 +1,8 @@
-//! A server to test against, an operator to test with, and a client that writes down what is asked.
+//! An operator to test with, and the world it is tested in.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context as TaskContext, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{future::BoxFuture, stream};
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::Bytes;
+use futures_util::future::BoxFuture;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
@@ -25,7 +16,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client, CustomResource, CustomResourceExt as _, ResourceExt as _,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
-    client::Body,
 };
 use kubewright::{
     Context, Controller, Kind, Next, Operator, Options, Reconciler, Result, clock::Clock, condition,
@@ -34,15 +24,14 @@ use kubewright::{
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    line::{Line, Meddle, Recording, Requests, is_watch},
+    server::{Server, is_embedded},
 };
 
-use crate::server::{Server, is_embedded};
-
-/// How long nothing must happen in real time until everything counts as at rest, and how long that is waited for.
-const QUIET: Duration = Duration::from_secs(2);
+/// How long it is waited until everything is at rest; in real time no longer than it takes.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// A site: a page, pods that serve it, and a service in front of them.
@@ -195,151 +184,6 @@ impl Log {
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type AnyBody = UnsyncBoxBody<Bytes, Failure>;
-
-/// How the events of watches get through.
-#[derive(Clone, Copy, PartialEq)]
-enum Flow {
-    Open,
-    Held,
-    Cut,
-}
-
-/// The line over which watches come. Everything else passes.
-#[derive(Clone)]
-pub struct Line {
-    flow: watch::Sender<Flow>,
-    traffic: Arc<Mutex<Traffic>>,
-}
-
-/// What tells whether anything is going on.
-struct Traffic {
-    last: Instant,
-    /// How many watches broke and were not taken up again.
-    broken: usize,
-    /// Watches that go on from here or before are too late.
-    forgotten: u64,
-}
-
-impl Line {
-    fn new() -> Self {
-        let traffic = Traffic { last: Instant::now(), broken: 0, forgotten: 0 };
-        Self { flow: watch::Sender::new(Flow::Open), traffic: Arc::new(Mutex::new(traffic)) }
-    }
-
-    pub fn open(&self) {
-        self.flow.send_replace(Flow::Open);
-    }
-
-    /// Events wait until the line is open again.
-    pub fn hold(&self) {
-        self.flow.send_replace(Flow::Held);
-    }
-
-    /// Running watches break, and new ones fail.
-    pub fn cut(&self) {
-        self.flow.send_replace(Flow::Cut);
-    }
-
-    fn is_cut(&self) -> bool {
-        *self.flow.borrow() == Flow::Cut
-    }
-
-    fn is_quiet_since(&self, start: Instant) -> bool {
-        let traffic = self.traffic.lock();
-        traffic.last.max(start).elapsed() >= QUIET && (traffic.broken == 0 || self.is_cut())
-    }
-
-    fn is_used(&self) {
-        self.traffic.lock().last = Instant::now();
-    }
-
-    /// The revision from which a watch is asked for: one that every server has forgotten, if it should have.
-    fn aged(&self, uri: &http::Uri) -> Option<http::Uri> {
-        let text = uri.to_string();
-        let (before, after) = text.split_once("resourceVersion=")?;
-        let (revision, after) = after.split_at(after.find('&').unwrap_or(after.len()));
-        let is_forgotten = revision.parse::<u64>().ok()? <= self.traffic.lock().forgotten;
-        is_forgotten.then(|| format!("{before}resourceVersion=1{after}").parse().unwrap())
-    }
-
-    fn through(&self, body: Body) -> AnyBody {
-        let state = (Box::pin(body), self.flow.subscribe(), self.clone());
-        let frames = stream::unfold(state, |(mut body, mut flow, line)| async move {
-            let frame = loop {
-                let now = *flow.borrow_and_update();
-                match now {
-                    Flow::Cut => {
-                        line.traffic.lock().broken += 1;
-                        break Some(Err(Failure::from("the line is cut")));
-                    }
-                    Flow::Held => flow.changed().await.unwrap(),
-                    Flow::Open => tokio::select! {
-                        biased;
-                        _ = flow.changed() => {}
-                        frame = body.frame() => break frame.map(|frame| frame.map_err(Failure::from)),
-                    },
-                }
-            };
-            line.is_used();
-            frame.map(|frame| (frame, (body, flow, line)))
-        });
-        StreamBody::new(frames).boxed_unsync()
-    }
-}
-
-/// What a client was used for, in order: method and path with its query.
-pub type Requests = Arc<Mutex<Vec<(http::Method, String)>>>;
-
-/// What may happen to a request on its way.
-pub type Meddle = Arc<dyn Fn(&Request<Body>) -> bool + Send + Sync>;
-
-/// A client that writes requests down, and loses those that `cut` says.
-#[derive(Clone)]
-struct Recording {
-    client: Client,
-    requests: Requests,
-    cut: Meddle,
-    line: Line,
-}
-
-impl tower_service::Service<Request<Body>> for Recording {
-    type Response = Response<AnyBody>;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        self.line.is_used();
-        self.requests.lock().push((request.method().clone(), request.uri().to_string()));
-        let is_watch = is_watch(&request.uri().to_string());
-        if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
-            return Box::pin(async { Err("cut off".into()) });
-        }
-        if is_watch && let Some(aged) = self.line.aged(request.uri()) {
-            *request.uri_mut() = aged;
-        }
-        let (client, line) = (self.client.clone(), self.line.clone());
-        Box::pin(async move {
-            let answer = client.send(request).await?;
-            line.is_used();
-            Ok(answer.map(|body| match is_watch {
-                true => {
-                    let mut traffic = line.traffic.lock();
-                    traffic.broken = traffic.broken.saturating_sub(1);
-                    drop(traffic);
-                    line.through(body)
-                }
-                false => body.map_err(Failure::from).boxed_unsync(),
-            }))
-        })
-    }
-}
-
 /// One test: a namespace on a server, with the definition of sites.
 pub struct World {
     pub client: Client,
@@ -377,7 +221,12 @@ impl World {
             true => Vec::new(),
             false => vec![self.namespace.clone()],
         };
-        Options { namespaces, ..options() }
+        Options {
+            namespaces,
+            clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
+            entropy: Entropy::seeded(7),
+            ..Options::default()
+        }
     }
 
     /// Lets time pass, in real time only until everything that is going on has come to rest.
@@ -405,7 +254,7 @@ impl World {
     pub async fn forget(&self) {
         if !self.server.compact() {
             let sites = self.api::<Site>().list(&Default::default()).await.unwrap();
-            self.line.traffic.lock().forgotten = sites.metadata.resource_version.unwrap().parse().unwrap();
+            self.line.forget(sites.metadata.resource_version.unwrap().parse().unwrap());
         }
     }
 
@@ -481,19 +330,6 @@ impl World {
             format!("{method} {}", parts[from..].join("/"))
         };
         requests.into_iter().filter(|(method, _)| method != http::Method::GET).map(shown).collect()
-    }
-}
-
-fn is_watch(uri: &str) -> bool {
-    uri.contains("watch=true")
-}
-
-/// Options for an operator that looks after the whole cluster.
-pub fn options() -> Options {
-    Options {
-        clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
-        entropy: Entropy::seeded(7),
-        ..Options::default()
     }
 }
 
