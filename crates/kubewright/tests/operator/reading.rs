@@ -9,7 +9,7 @@ use kubewright::{Context, Controller, Index, Next, Result, Seen, Watch};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{Log, Site, World, doing, map, only, options, rest, site, value};
+use crate::support::{Log, Site, World, doing, eventually, map, only, site, value};
 
 const BY_VALUE: Index<ConfigMap> =
     Index::new("value", |map| map.data.iter().flat_map(|data| data.get("value").cloned()).collect());
@@ -80,14 +80,14 @@ async fn an_own_write_is_read_back_at_once_however_late_the_watch_is() {
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     world.merge::<Site>("shop", json!({"spec": {"page": "now"}})).await;
-    sleep(Duration::from_millis(1)).await;
+    eventually("the reconcile has begun", async || !log.0.lock().is_empty()).await;
     world.merge::<Site>("shop", json!({"spec": {"page": "later"}})).await;
-    rest().await;
+    world.rest().await;
     let new = "new child=new child=new child=new";
     assert_eq!(log.take(), ["old child=old child=old ", new, "nothing   ", new, new, "gone"]);
 }
@@ -109,6 +109,7 @@ async fn an_own_write_is_read_back_also_while_the_watch_is_cut_and_read_anew() {
             let brief = cx.get::<ConfigMap>("brief")?.unwrap();
             cx.delete(&brief).await?;
             line.open();
+            log.add("open");
             for _ in 0..20 {
                 assert_eq!(cx.get::<ConfigMap>("child")?.as_deref().map(value), Some("old"));
                 assert!(cx.get::<ConfigMap>("brief")?.is_none());
@@ -119,16 +120,15 @@ async fn an_own_write_is_read_back_also_while_the_watch_is_cut_and_read_anew() {
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     let mut now = site("shop");
     now.spec.page = "now".to_owned();
     world.create(&now).await;
-    sleep(Duration::from_millis(1)).await;
+    eventually("the line is open again", async || log.0.lock().contains(&"open".to_owned())).await;
     world.create(&map("another", "x")).await;
-    world.server.compact();
-    sleep(Duration::from_secs(30)).await;
-    assert_eq!(log.take()[0], "well");
+    world.forget().await;
+    eventually("all is well", async || log.0.lock().contains(&"well".to_owned())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,14 +150,14 @@ async fn objects_are_kept_without_managed_fields_and_as_they_are_transformed() {
         }
         .boxed()
     }));
-    let _running = only(controller).start(world.recorded(), options());
+    let _running = only(controller).start(world.recorded(), world.options());
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     let mut entries = log.take();
     entries.dedup();
     assert_eq!(entries, ["None None"]);
     world.merge::<Site>("shop", json!({"spec": {"page": "again"}})).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(world.writes(), ["PATCH configmaps/child"], "what was dropped is not taken for a change");
 }
 
@@ -192,10 +192,10 @@ async fn an_own_write_enters_and_leaves_what_is_selected_by_labels() {
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["red 1", "blue 0", "red 1", "blue 0", "well"]);
 }
 
@@ -212,7 +212,7 @@ async fn what_is_no_longer_applied_is_pruned_but_only_if_it_was_applied() {
         }
         .boxed()
     }));
-    let _running = only(controller).start(world.recorded(), options());
+    let _running = only(controller).start(world.recorded(), world.options());
     let mut shop = site("shop");
     shop.spec.page = "a b c".to_owned();
     let shop = world.create(&shop).await;
@@ -225,9 +225,9 @@ async fn what_is_no_longer_applied_is_pruned_but_only_if_it_was_applied() {
         {"apiVersion": "test.kubewright.dev/v1", "kind": "Site", "name": "shop", "uid": shop.uid()}]))
     .unwrap();
     world.create(&theirs).await;
-    rest().await;
+    world.rest().await;
     world.merge::<Site>("shop", json!({"spec": {"page": "b"}})).await;
-    rest().await;
+    world.rest().await;
     let maps = world.api::<ConfigMap>().list(&Default::default()).await.unwrap();
     let names: Vec<String> = maps
         .iter()

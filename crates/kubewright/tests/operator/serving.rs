@@ -9,11 +9,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::support::{World, operator, options, site};
+use crate::support::{World, operator, site};
 
-fn on_free_ports() -> Options {
+fn on_free_ports(world: &World) -> Options {
     let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Options { metrics_address: Some(free), health_address: Some(free), ..options() }
+    Options { metrics_address: Some(free), health_address: Some(free), ..world.options() }
 }
 
 /// The whole answer, head and body.
@@ -29,14 +29,14 @@ async fn get(address: Option<SocketAddr>, path: &str, accept: &str) -> String {
 
 async fn started(world: &World) -> Running {
     world.create(&site("shop")).await;
-    let mut running = operator().start(world.recorded(), on_free_ports());
+    let mut running = operator().start(world.recorded(), on_free_ports(world));
     running.working().await.unwrap();
     running
 }
 
 #[tokio::test]
 async fn a_working_operator_is_ready_and_says_what_it_watches() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let running = started(&world).await;
     let health = running.addresses().await.health;
     assert!(get(health, "/healthz", "*/*").await.ends_with("\r\n\r\nok"));
@@ -51,9 +51,9 @@ async fn a_working_operator_is_ready_and_says_what_it_watches() {
 
 #[tokio::test]
 async fn an_operator_whose_watch_is_cut_off_is_alive_but_not_ready() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let client = world.meddled(Arc::new(|request| request.uri().path().contains("deployments")));
-    let running = operator().start(client, on_free_ports());
+    let running = operator().start(client, on_free_ports(&world));
     let health = running.addresses().await.health;
     assert!(get(health, "/healthz", "*/*").await.ends_with("\r\n\r\nok"));
     let answer = get(health, "/readyz", "*/*").await;
@@ -63,7 +63,7 @@ async fn an_operator_whose_watch_is_cut_off_is_alive_but_not_ready() {
 
 #[tokio::test]
 async fn metrics_are_served_in_the_form_that_prometheus_reads() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let running = started(&world).await;
     let answer = get(running.addresses().await.metrics, "/metrics", "*/*").await;
     assert!(
@@ -76,7 +76,7 @@ async fn metrics_are_served_in_the_form_that_prometheus_reads() {
 
 #[tokio::test]
 async fn people_and_programs_can_see_queues_and_watches() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let running = started(&world).await;
     let address = running.addresses().await.metrics;
     let answer = get(address, "/debug", "application/json").await;
@@ -94,11 +94,11 @@ async fn people_and_programs_can_see_queues_and_watches() {
 
 #[tokio::test]
 async fn a_port_that_is_in_use_is_named() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let mut running =
-        operator().start(world.recorded(), Options { health_address: Some(address), ..options() });
+        operator().start(world.recorded(), Options { health_address: Some(address), ..world.options() });
     let why = running.ended().await.unwrap_err().to_string();
     assert_eq!(
         why,

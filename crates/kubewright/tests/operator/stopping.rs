@@ -6,7 +6,10 @@ use futures_util::FutureExt as _;
 use kubewright::{Controller, Error, Next, Operator, Options};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, Site, SiteStatus, World, doing, only, options, rest, site};
+use crate::{
+    server::is_left_out,
+    support::{Log, Site, SiteStatus, World, doing, only, site},
+};
 
 /// A reconcile that takes a minute, writes its status, and writes down how far it comes.
 fn minute(log: &Log) -> Controller {
@@ -26,9 +29,12 @@ fn minute(log: &Log) -> Controller {
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_when_the_operator_is_stopped_comes_to_its_end_and_nothing_new_is_begun() {
+    if is_left_out("it takes minutes") {
+        return;
+    }
     let world = World::new().await;
     let log = Log::default();
-    let options = Options { grace: Duration::from_secs(100), ..options() };
+    let options = Options { grace: Duration::from_secs(100), ..world.options() };
     let running = only(minute(&log)).start(world.recorded(), options);
     world.create(&site("one")).await;
     sleep(Duration::from_secs(10)).await;
@@ -42,9 +48,12 @@ async fn what_runs_when_the_operator_is_stopped_comes_to_its_end_and_nothing_new
 
 #[tokio::test(start_paused = true)]
 async fn what_takes_longer_than_the_grace_period_is_cut_off() {
+    if is_left_out("it takes minutes") {
+        return;
+    }
     let world = World::new().await;
     let log = Log::default();
-    let options = Options { grace: Duration::from_secs(20), ..options() };
+    let options = Options { grace: Duration::from_secs(20), ..world.options() };
     let running = only(minute(&log)).start(world.recorded(), options);
     world.create(&site("one")).await;
     sleep(Duration::from_secs(10)).await;
@@ -60,14 +69,14 @@ async fn what_takes_longer_than_the_grace_period_is_cut_off() {
 async fn an_operator_that_is_dropped_ends_at_once_wherever_it_is() {
     let world = World::new().await;
     let log = Log::default();
-    let running = only(minute(&log)).start(world.recorded(), options());
+    let running = only(minute(&log)).start(world.recorded(), world.options());
     world.create(&site("one")).await;
-    sleep(Duration::from_secs(50)).await; // it would end well, were it let
+    world.pass(Duration::from_secs(50)).await; // it would end well, were it let
     drop(running);
     sleep(Duration::from_millis(1)).await;
     world.requests.lock().clear();
     world.create(&site("two")).await;
-    sleep(Duration::from_secs(1000)).await;
+    world.pass(Duration::from_secs(1000)).await;
     assert_eq!(log.take(), ["begun"]);
     assert!(world.requests.lock().is_empty(), "not even a watch goes on");
 }
@@ -76,8 +85,8 @@ async fn an_operator_that_is_dropped_ends_at_once_wherever_it_is() {
 async fn an_operator_can_be_stopped_before_it_has_seen_everything() {
     let world = World::new().await;
     world.line.cut();
-    let running = only(minute(&Log::default())).start(world.recorded(), options());
-    rest().await;
+    let running = only(minute(&Log::default())).start(world.recorded(), world.options());
+    world.rest().await;
     let before = Instant::now();
     running.stop().await.unwrap();
     assert_eq!(before.elapsed().as_secs(), 0);
@@ -91,7 +100,7 @@ async fn a_task_that_fails_ends_the_operator_with_its_cause_after_what_runs() {
         sleep(Duration::from_secs(40)).await;
         Err(Error::new("it rains"))
     });
-    let mut running = operator.start(world.recorded(), options());
+    let mut running = operator.start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&site("one")).await;
     let error = running.ended().await.unwrap_err();
@@ -108,7 +117,7 @@ async fn a_task_that_panics_ends_the_operator_too_and_one_that_ends_well_does_no
             panic!("a mistake")
         });
     let before = Instant::now();
-    let mut running = operator.start(world.recorded(), options());
+    let mut running = operator.start(world.recorded(), world.options());
     let error = running.ended().await.unwrap_err();
     assert!(error.to_string().contains("a mistake"), "{error}");
     assert_eq!(before.elapsed().as_secs(), 40);
@@ -128,7 +137,7 @@ async fn a_task_is_asked_to_end_when_the_operator_is_stopped() {
             Ok(())
         }
     });
-    let mut running = operator.start(world.recorded(), options());
+    let mut running = operator.start(world.recorded(), world.options());
     running.working().await.unwrap();
     running.stop().await.unwrap();
     assert_eq!(log.take(), ["ended"]);

@@ -1,17 +1,8 @@
-//! A server to test against, an operator to test with, and a client that writes down what is asked.
+//! An operator to test with, and the world it is tested in.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context as TaskContext, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{future::BoxFuture, stream};
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::Bytes;
+use futures_util::future::BoxFuture;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
@@ -25,17 +16,23 @@ use k8s_openapi::{
 use kube::{
     Api, Client, CustomResource, CustomResourceExt as _, ResourceExt as _,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
-    client::Body,
 };
 use kubewright::{
     Context, Controller, Kind, Next, Operator, Options, Reconciler, Result, clock::Clock, condition,
     entropy::Entropy,
 };
-use kubewright_apiserver::ApiServer;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    line::{Line, Meddle, Recording, Requests, is_watch, resource},
+    server::{Server, is_embedded},
+};
+
+/// How long it is waited until everything is at rest; in real time no longer than it takes.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// A site: a page, pods that serve it, and a service in front of them.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
@@ -187,157 +184,78 @@ impl Log {
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type AnyBody = UnsyncBoxBody<Bytes, Failure>;
-
-/// How the events of watches get through.
-#[derive(Clone, Copy, PartialEq)]
-enum Flow {
-    Open,
-    Held,
-    Cut,
-}
-
-/// The line over which watches come. Everything else passes.
-#[derive(Clone)]
-pub struct Line {
-    flow: watch::Sender<Flow>,
-    /// The resources whose watches are open.
-    open: Arc<Mutex<Vec<String>>>,
-}
-
-/// A watch that is open.
-struct Open(Arc<Mutex<Vec<String>>>, String);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut open = self.0.lock();
-        let at = open.iter().position(|resource| *resource == self.1);
-        open.swap_remove(at.unwrap());
-    }
-}
-
-impl Line {
-    pub fn open(&self) {
-        self.flow.send_replace(Flow::Open);
-    }
-
-    /// Events wait until the line is open again.
-    pub fn hold(&self) {
-        self.flow.send_replace(Flow::Held);
-    }
-
-    /// Running watches break, and new ones fail.
-    pub fn cut(&self) {
-        self.flow.send_replace(Flow::Cut);
-    }
-
-    fn is_cut(&self) -> bool {
-        *self.flow.borrow() == Flow::Cut
-    }
-
-    fn through(&self, uri: &str, body: Body) -> AnyBody {
-        let open = Open(self.open.clone(), resource(uri));
-        self.open.lock().push(open.1.clone());
-        let frames = stream::unfold(
-            (Box::pin(body), self.flow.subscribe(), open),
-            |(mut body, mut flow, open)| async move {
-                let frame = loop {
-                    let now = *flow.borrow_and_update();
-                    match now {
-                        Flow::Cut => break Some(Err(Failure::from("the line is cut"))),
-                        Flow::Held => flow.changed().await.unwrap(),
-                        Flow::Open => tokio::select! {
-                            biased;
-                            _ = flow.changed() => {}
-                            frame = body.frame() => break frame.map(|frame| frame.map_err(Failure::from)),
-                        },
-                    }
-                };
-                frame.map(|frame| (frame, (body, flow, open)))
-            },
-        );
-        StreamBody::new(frames).boxed_unsync()
-    }
-}
-
-/// What a client was used for, in order: method and path with its query.
-pub type Requests = Arc<Mutex<Vec<(http::Method, String)>>>;
-
-/// What may happen to a request on its way.
-pub type Meddle = Arc<dyn Fn(&Request<Body>) -> bool + Send + Sync>;
-
-/// What a server says that knows nothing of streaming lists.
-const FORBIDDEN_FIELD: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Invalid",
-    "message":"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled","code":422}"#;
-
-/// A client that writes requests down, and loses those that `cut` says.
-#[derive(Clone)]
-struct Recording {
-    client: Client,
-    requests: Requests,
-    cut: Meddle,
-    line: Line,
-    /// Whether the server can send the first list as a stream.
-    streams: bool,
-}
-
-impl tower_service::Service<Request<Body>> for Recording {
-    type Response = Response<AnyBody>;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.requests.lock().push((request.method().clone(), request.uri().to_string()));
-        let uri = request.uri().to_string();
-        let is_watch = is_watch(&uri);
-        if !self.streams && uri.contains("sendInitialEvents") {
-            let answer = Response::builder().status(422).header("content-type", "application/json");
-            let body = http_body_util::Full::from(FORBIDDEN_FIELD).map_err(|never| match never {});
-            return Box::pin(async move { Ok(answer.body(body.boxed_unsync())?) });
-        }
-        if (self.cut)(&request) || (is_watch && self.line.is_cut()) {
-            return Box::pin(async { Err("cut off".into()) });
-        }
-        let (client, line) = (self.client.clone(), self.line.clone());
-        Box::pin(async move {
-            let answer = client.send(request).await?;
-            Ok(answer.map(|body| match is_watch {
-                true => line.through(&uri, body),
-                false => body.map_err(Failure::from).boxed_unsync(),
-            }))
-        })
-    }
-}
-
 /// One test: a namespace on a server, with the definition of sites.
 pub struct World {
     pub client: Client,
     pub namespace: String,
-    pub server: ApiServer,
+    pub server: Server,
     pub requests: Requests,
     pub line: Line,
 }
 
 impl World {
+    /// For a test whose time is paused. It is not if the server is a real one.
     pub async fn new() -> Self {
-        let server = ApiServer::start().await.unwrap();
-        let client = server.client();
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let namespace = Namespace {
-            metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
-            ..Namespace::default()
-        };
-        let namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any();
+        if !is_embedded() {
+            tokio::time::resume();
+        }
+        Self::in_real_time().await
+    }
+
+    pub async fn in_real_time() -> Self {
+        let server = Server::start().await;
+        let client = server.client.clone();
+        let namespace = create_namespace(&client).await;
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let apply = PatchParams::apply("test").force();
         definitions.patch(Site::crd_name(), &apply, &Patch::Apply(Site::crd())).await.unwrap();
-        let line = Line { flow: watch::Sender::new(Flow::Open), open: Arc::default() };
-        Self { client, namespace, server, requests: Requests::default(), line }
+        let world = Self { client, namespace, server, requests: Requests::default(), line: Line::new() };
+        let sites = world.api::<Site>();
+        eventually("sites are served", async || sites.list(&Default::default()).await.is_ok()).await;
+        world
+    }
+
+    /// Options for tests: the same run for the same seed. What others do on a shared server is none of the test's.
+    pub fn options(&self) -> Options {
+        let namespaces = match is_embedded() {
+            true => Vec::new(),
+            false => vec![self.namespace.clone()],
+        };
+        Options {
+            namespaces,
+            clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
+            entropy: Entropy::seeded(7),
+            ..Options::default()
+        }
+    }
+
+    /// Lets time pass, in real time only until everything that is going on has come to rest.
+    pub async fn pass(&self, time: Duration) {
+        if is_embedded() {
+            return sleep(time).await;
+        }
+        let start = Instant::now();
+        while start.elapsed() < time.min(LONGEST) && !self.line.is_quiet_since(start) {
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Lets everything that is going on come to rest.
+    pub async fn rest(&self) {
+        self.pass(LONGEST).await;
+    }
+
+    /// Longer than it takes the server to tell of a change.
+    pub fn soon(&self) -> Duration {
+        Duration::from_millis(if is_embedded() { 20 } else { 1000 })
+    }
+
+    /// From now on, watches can't be taken up again where they were.
+    pub async fn forget(&self) {
+        if !self.server.compact() {
+            let sites = self.api::<Site>().list(&Default::default()).await.unwrap();
+            self.line.forget(sites.metadata.resource_version.unwrap().parse().unwrap());
+        }
     }
 
     /// The API of a kind in the namespace of the test.
@@ -391,9 +309,12 @@ impl World {
 
     /// The resources whose watches are open, in order.
     pub fn open_watches(&self) -> Vec<String> {
-        let mut open = self.line.open.lock().clone();
-        open.sort();
-        open
+        self.line.open_watches()
+    }
+
+    /// How often everything of a kind was asked for.
+    pub fn full_reads(&self) -> usize {
+        self.requests.lock().iter().filter(|(_, uri)| uri.contains("sendInitialEvents")).count()
     }
 
     pub async fn create<K>(&self, object: &K) -> K
@@ -423,37 +344,23 @@ impl World {
     }
 }
 
-/// The resource that a path without a name ends with.
-fn resource(uri: &str) -> String {
-    let path = uri.split('?').next().unwrap_or_default();
-    path.rsplit('/').next().unwrap_or_default().to_owned()
+/// Creates a namespace that nobody else has.
+pub async fn create_namespace(client: &Client) -> String {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = Namespace {
+        metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any()
 }
 
-fn is_watch(uri: &str) -> bool {
-    uri.contains("watch=true")
-}
-
-/// Options for tests: the same run for the same seed.
-pub fn options() -> Options {
-    Options {
-        clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
-        entropy: Entropy::seeded(7),
-        ..Options::default()
-    }
-}
-
-/// Waits until something holds. Time is paused, so that waiting takes none.
+/// Waits until something holds. Where time is paused, waiting takes none.
 pub async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) {
     for _ in 0..6000 {
         if holds().await {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        sleep(Duration::from_millis(10)).await;
     }
     panic!("not within a minute: {what}");
-}
-
-/// Lets everything that is going on come to rest.
-pub async fn rest() {
-    tokio::time::sleep(Duration::from_secs(30)).await;
 }

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use kubewright::{Context, Controller, Next, Result, Seen};
 use serde_json::json;
 
-use crate::support::{Log, Site, World, doing, map, only, options, rest, site, value};
+use crate::support::{Log, Site, World, doing, map, only, site, value};
 
 /// A config map whose name is generated.
 fn numbered(value: &str) -> ConfigMap {
@@ -60,10 +60,10 @@ async fn what_is_created_patched_and_replaced_is_seen_at_once_and_nothing_else_i
         }
         .boxed()
     }));
-    let mut running = only(controller).start(world.recorded(), options());
+    let mut running = only(controller).start(world.recorded(), world.options());
     running.working().await.unwrap();
     world.create(&site("shop")).await;
-    rest().await;
+    world.rest().await;
     assert_eq!(
         log.take(),
         [
