@@ -18,13 +18,16 @@ use crate::{
     controller::{Parts, Prepared},
     entropy::Entropy,
     error::{Error, Result},
-    events::Recorder,
+    events::{Event, Recorder},
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
     operator::{Operator, TaskContext},
-    serve::{self, Inspected, Purpose, Server},
+    serve::{self, Access, Certificate, Desk, Guard, Inspected, InspectedController, Purpose, Server, Tls},
     shutdown::{Shutdown, Stop},
 };
+
+/// How long the next leader may have to wait for the event that tells of this one's end.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How an operator is run.
 #[derive(Debug, Clone)]
@@ -39,8 +42,13 @@ pub struct Options {
     pub sync_timeout: Duration,
     /// Where `/metrics` and `/debug` are served; nothing for nowhere. Port 0 takes a free one.
     pub metrics_address: Option<SocketAddr>,
+    /// Serves metrics over TLS with this certificate, and only to those whose token the API server knows and whom
+    /// it allows to `get` the path; without it everybody may read them.
+    pub secure_metrics: Option<Certificate>,
     /// Where `/healthz` and `/readyz` are served; nothing for nowhere. Port 0 takes a free one.
     pub health_address: Option<SocketAddr>,
+    /// The host and port of the API server, as metrics name it: a client does not tell where its requests go.
+    pub host: String,
     /// Where the time comes from.
     pub clock: Clock,
     /// Where randomness comes from.
@@ -55,7 +63,9 @@ impl Default for Options {
             grace: Duration::from_secs(30),
             sync_timeout: Duration::from_secs(120),
             metrics_address: None,
+            secure_metrics: None,
             health_address: None,
+            host: String::new(),
             clock: Clock::system(),
             entropy: Entropy::system(),
         }
@@ -190,10 +200,10 @@ impl Manager {
             phase: self.phase.subscribe(),
             metrics: self.metrics.clone(),
             cache: cache.clone(),
-            queues: Mutex::default(),
+            controllers: Mutex::default(),
         });
         // Open from before the first watch until after the lease is released.
-        let _servers = self.serve(&inspected).await?;
+        let _servers = self.serve(&inspected, &free).await?;
         let recorder = Arc::new(Recorder::new(
             self.operator.name.clone(),
             self.options.clock,
@@ -217,7 +227,13 @@ impl Manager {
                     recorder: recorder.clone(),
                 })
             })
-            .inspect(|prepared| inspected.queues.lock().push((prepared.name.clone(), prepared.queue.clone())))
+            .inspect(|prepared| {
+                inspected.controllers.lock().push(InspectedController {
+                    name: prepared.name.clone(),
+                    queue: prepared.queue.clone(),
+                    history: prepared.history.clone(),
+                });
+            })
             .partition(|prepared| prepared.needs_leadership);
 
         let mut parts = Work::new(self.options.grace);
@@ -253,6 +269,10 @@ impl Manager {
             }
             self.metrics.leads(&name, true);
         }
+        if let Some(leadership) = &leadership {
+            // Besides: what is told of the work must not delay it.
+            tokio::spawn(told(&recorder, &leading, leadership, "became leader"));
+        }
         for prepared in leaders {
             parts.controller(prepared);
         }
@@ -270,6 +290,10 @@ impl Manager {
         let outcome = parts.end(failure).await;
         if let Some(leadership) = leadership {
             self.metrics.leads(&self.lease_name(), false);
+            // While it still leads: later it would be a write of a former leader, which the fence does not let pass.
+            if leadership.fence().is_open() {
+                let _ = timeout(FAREWELL, told(&recorder, &leading, &leadership, "stopped leading")).await;
+            }
             // Only now: nothing of this replica writes any more.
             if let Err(error) = leadership.release().await {
                 tracing::warn!(%error, "the lease was not released");
@@ -291,16 +315,22 @@ impl Manager {
         }
     }
 
-    async fn serve(&self, inspected: &Arc<Inspected>) -> Result<Vec<Server>> {
+    async fn serve(&self, inspected: &Arc<Inspected>, client: &Client) -> Result<Vec<Server>> {
         let mut addresses = Addresses::default();
         let mut servers = Vec::new();
         if let Some(address) = self.options.health_address {
-            let server = serve::serve(address, Purpose::Health, inspected.clone()).await?;
+            let desk = Desk { purpose: Purpose::Health, guard: None, inspected: inspected.clone() };
+            let server = serve::serve(address, desk).await?;
             addresses.health = Some(server.address);
             servers.push(server);
         }
         if let Some(address) = self.options.metrics_address {
-            let server = serve::serve(address, Purpose::Metrics, inspected.clone()).await?;
+            let guarded = |certificate| {
+                Ok::<_, Error>(Guard { tls: Tls::new(certificate)?, access: Access::new(client.clone()) })
+            };
+            let guard = self.options.secure_metrics.as_ref().map(guarded).transpose()?;
+            let desk = Desk { purpose: Purpose::Metrics, guard, inspected: inspected.clone() };
+            let server = serve::serve(address, desk).await?;
             addresses.metrics = Some(server.address);
             servers.push(server);
         }
@@ -321,8 +351,9 @@ impl Manager {
 
     /// The client, with its writes behind a fence and its requests counted.
     fn behind(&self, fence: Fence) -> Client {
-        let metrics = self.metrics.clone();
-        fenced(self.client.clone(), fence, Arc::new(move |method, code| metrics.request(method, code, "")))
+        let (metrics, host) = (self.metrics.clone(), self.options.host.clone());
+        let observer = Arc::new(move |method: &_, code| metrics.request(method, code, &host));
+        fenced(self.client.clone(), fence, observer)
     }
 
     async fn synced(&self, prepared: &mut Prepared, deadline: Instant) -> Result<()> {
@@ -355,6 +386,19 @@ impl Manager {
             work.task(&task.name, (task.run)(cx));
         }
     }
+}
+
+/// Tells of a change of leaders, as client-go does.
+fn told(
+    recorder: &Arc<Recorder>,
+    client: &Client,
+    leadership: &Leadership,
+    what: &str,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (recorder, client, lease) = (recorder.clone(), client.clone(), leadership.claimed().clone());
+    let note = format!("{} {what}", leadership.identity());
+    let event = Event::normal("LeaderElection", "LeaderElection", note);
+    async move { recorder.record(&client, &lease, event).await }
 }
 
 /// Why the leadership was lost; never if there is none to lose.

@@ -1,5 +1,6 @@
 //! A controller: a kind, where its keys come from, and what is done for each of them.
 
+mod history;
 mod predicate;
 mod runner;
 mod source;
@@ -12,12 +13,13 @@ use kube::{CustomResourceExt, core::PartialObjectMeta};
 use tokio::sync::mpsc;
 
 use self::source::Source;
-pub use self::{predicate::Predicate, source::Owners};
 pub(crate) use self::{
+    history::{Failure, History, Slow},
     runner::{Parts, Prepared},
     source::{Started, Wiring},
     views::Views,
 };
+pub use self::{predicate::Predicate, source::Owners};
 use crate::{
     cache::{Index, Watch},
     context::Context,

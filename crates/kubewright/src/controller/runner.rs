@@ -18,7 +18,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::{Description, Options, Reconciler, Source, Started, Views, Wiring};
+use super::{Description, History, Options, Reconciler, Source, Started, Views, Wiring};
 use crate::{
     cache::{Cache, Health},
     clock::Clock,
@@ -102,6 +102,7 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) needs_leadership: bool,
     pub(crate) queue: Queue,
+    pub(crate) history: Arc<History>,
     pub(crate) health: Box<dyn Fn() -> Vec<(KindName, Health)> + Send + Sync>,
     pub(crate) synced: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Reconciles until it is told to stop, then lets what runs come to its end.
@@ -111,6 +112,7 @@ pub(crate) struct Prepared {
 /// Starts the watches of a controller.
 pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let queue = Queue::new(plan.options.queue.clone(), parts.entropy.clone());
+    let history = Arc::new(History::default());
     let views = Arc::new(Views::new(&plan.name));
     let wiring = Wiring { cache: &parts.cache, queue: &queue, views: &views };
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
@@ -130,14 +132,15 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         name: plan.name.clone(),
         needs_leadership: plan.options.needs_leadership,
         queue: queue.clone(),
+        history: history.clone(),
         health: Box::new({
             let views = views.clone();
             move || views.health()
         }),
         synced: Box::pin(async move { views.synced().await }),
         run: Box::new(move |shutdown| {
-            let runner =
-                Runner { plan, shared, queue, metrics: parts.metrics, reconciles: AtomicU64::new(0) };
+            let metrics = parts.metrics;
+            let runner = Runner { plan, shared, queue, metrics, history, reconciles: AtomicU64::new(0) };
             Box::pin(async move {
                 Arc::new(runner).run(shutdown).await;
                 drop(sources);
@@ -151,6 +154,7 @@ struct Runner<K: Kind> {
     shared: Arc<Shared>,
     queue: Queue,
     metrics: ControllerMetrics,
+    history: Arc<History>,
     /// Numbers the reconciles, so that the lines of one can be found in the logs.
     reconciles: AtomicU64,
 }
@@ -196,6 +200,8 @@ impl<K: Kind> Runner<K> {
             let _ = work.await;
         }
         let _entered = span.enter();
+        let now = self.shared.clock.now();
+        let failed = |why: String| self.history.failed(&key, why, now);
         let (outcome, ended) = match outcome {
             Some(Ok(Ok(next))) => match next.pause() {
                 None => (Outcome::Success, Ended::Success),
@@ -203,23 +209,30 @@ impl<K: Kind> Runner<K> {
             },
             Some(Ok(Err(error))) if error.is_terminal() => {
                 tracing::error!(%error, "failed for good: not tried again until the object changes");
+                failed(error.to_string());
                 (Outcome::Forget, Ended::Terminal)
             }
             Some(Ok(Err(error))) => {
                 let failures = taken.failures() + 1;
                 tracing::warn!(%error, failures, "failed: tried again later");
+                failed(error.to_string());
                 (Outcome::Retry { after: error.retry_after() }, Ended::Failed)
             }
             Some(Err(panic)) => {
                 tracing::error!(%panic, "the reconciler panicked: tried again later");
+                failed(panic.to_string());
                 (Outcome::Retry { after: None }, Ended::Panicked)
             }
             None => {
-                tracing::warn!(limit = ?limit.unwrap_or_default(), "took too long: ended, and tried again later");
+                let limit = limit.unwrap_or_default();
+                tracing::warn!(?limit, "took too long: ended, and tried again later");
+                failed(format!("took longer than {limit:?}"));
                 (Outcome::Retry { after: None }, Ended::TimedOut)
             }
         };
-        self.metrics.ended(ended, started.elapsed());
+        let took = started.elapsed();
+        self.metrics.ended(ended, took);
+        self.history.ended(&key, took, now);
         taken.done(outcome);
     }
 
