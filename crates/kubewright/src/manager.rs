@@ -15,7 +15,7 @@ use crate::{
     cache::Cache,
     client::{Fence, fenced},
     clock::Clock,
-    controller::{Parts, Prepared},
+    controller::{Controller, Parts, Prepared},
     entropy::Entropy,
     error::{Error, Result},
     events::{Event, Recorder},
@@ -225,6 +225,7 @@ impl Manager {
                     entropy: self.options.entropy.clone(),
                     metrics: self.metrics.controller(&description.name),
                     recorder: recorder.clone(),
+                    is_alone: self.is_alone(controller),
                 })
             })
             .inspect(|prepared| {
@@ -313,6 +314,14 @@ impl Manager {
             ))),
             None => Ok(()),
         }
+    }
+
+    fn is_alone(&self, controller: &Controller) -> bool {
+        let kind = &controller.description.kind;
+        let of_kind = |other: &&Controller| {
+            (&other.description.kind.group, &other.description.kind.kind) == (&kind.group, &kind.kind)
+        };
+        self.operator.controllers.iter().filter(of_kind).count() == 1
     }
 
     async fn serve(&self, inspected: &Arc<Inspected>, client: &Client) -> Result<Vec<Server>> {

@@ -38,7 +38,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "ADDRESS", default_value = ":8080", env = "METRICS_BIND_ADDRESS", value_parser = address)]
     metrics_bind_address: Address,
 
-    /// Serve them over TLS, to those who have a token with the right to get the path
+    /// Serve /metrics and /debug over TLS, and only to those whose token has the right to get the path
     #[arg(long, env = "METRICS_SECURE")]
     metrics_secure: bool,
 

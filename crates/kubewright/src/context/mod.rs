@@ -4,6 +4,7 @@ mod apply;
 mod condition;
 mod naming;
 pub(crate) mod request;
+mod stalled;
 mod status;
 mod unchanged;
 
@@ -12,12 +13,12 @@ use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 use kube::Client;
 use parking_lot::Mutex;
 
-pub(crate) use self::status::StatusShape;
 pub use self::{condition::condition, naming::child_name};
+pub(crate) use self::{stalled::stall, status::StatusShape};
 use crate::{
     cache::{Cache, Index},
     clock::Clock,
-    controller::Views,
+    controller::{Echoes, Views},
     error::Result,
     events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) status: StatusShape,
+    pub(crate) echoes: Arc<Echoes>,
 }
 
 /// What a reconciler works with, for one object: everything a [`Reader`] can, and writing children.

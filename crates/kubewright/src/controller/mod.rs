@@ -1,5 +1,6 @@
 //! A controller: a kind, where its keys come from, and what is done for each of them.
 
+mod echo;
 mod history;
 mod predicate;
 mod runner;
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 
 use self::source::Source;
 pub(crate) use self::{
+    echo::Echoes,
     history::{Failure, History, Slow},
     runner::{Parts, Prepared},
     source::{Started, Wiring},
@@ -68,6 +70,9 @@ pub(crate) struct Description {
     pub(crate) definition: Option<CustomResourceDefinition>,
     pub(crate) rights: Rights,
     pub(crate) options: Options,
+    /// Whether it sees its objects whole, and one replica at a time speaks for them: only then it can say in their
+    /// status that they are stalled.
+    pub(crate) tells_stalled: bool,
 }
 
 impl Controller {
@@ -319,7 +324,9 @@ impl<K: Kind> Builder<K> {
         let watch = self.indexes.into_iter().fold(self.watch, Watch::index);
         sources.insert(0, source::of(watch.clone(), predicates));
         sources.extend(self.periods.into_iter().map(|period| source::timer(period, watch.clone())));
-        let description = Description { name, kind: KindName::of::<K>(), definition, rights, options };
+        let tells_stalled = options.needs_leadership && watch.keeps_everything();
+        let description =
+            Description { name, kind: KindName::of::<K>(), definition, rights, options, tells_stalled };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
         Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }
     }

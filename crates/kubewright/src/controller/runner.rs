@@ -18,11 +18,11 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::{Description, History, Options, Reconciler, Source, Started, Views, Wiring};
+use super::{Description, Echoes, History, Options, Reconciler, Source, Started, Views, Wiring};
 use crate::{
     cache::{Cache, Health},
     clock::Clock,
-    context::{Context, Shared, StatusShape, request},
+    context::{Context, Shared, StatusShape, request, stall},
     entropy::Entropy,
     error::Result,
     events::{Event, Recorder},
@@ -48,7 +48,8 @@ pub(super) fn prune<K: Kind, C: Kind>() -> Prune<K> {
 pub(super) struct Plan<K: Kind> {
     name: String,
     options: Options,
-    status: Box<dyn Fn() -> StatusShape + Send + Sync>,
+    /// Whether it is the only controller of its kind is known when it is started.
+    status: Box<dyn Fn(bool) -> StatusShape + Send + Sync>,
     reconcile: Reconcile<K>,
     sources: Vec<Source>,
     prune: Vec<Prune<K>>,
@@ -65,11 +66,12 @@ impl<K: Kind> Plan<K> {
     ) -> Self {
         let reconciler = Arc::new(reconciler);
         let (definition, version) = (description.definition.clone(), description.kind.version.clone());
+        let tells_stalled = description.tells_stalled;
         Self {
             name: description.name.clone(),
             options: description.options.clone(),
-            status: Box::new(move || match &definition {
-                Some(definition) => StatusShape::of(definition, &version),
+            status: Box::new(move |is_alone| match &definition {
+                Some(definition) => StatusShape::of(definition, &version, is_alone && tells_stalled),
                 None => StatusShape::default(),
             }),
             reconcile: Arc::new(move |object, cx| {
@@ -93,6 +95,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: Entropy,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) recorder: Arc<Recorder>,
+    /// Whether no other controller of the operator looks after the same kind.
+    pub(crate) is_alone: bool,
 }
 
 type Run = Box<dyn FnOnce(Shutdown) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -114,7 +118,8 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let queue = Queue::new(plan.options.queue.clone(), parts.entropy.clone());
     let history = Arc::new(History::default());
     let views = Arc::new(Views::new(&plan.name));
-    let wiring = Wiring { cache: &parts.cache, queue: &queue, views: &views };
+    let echoes = Arc::new(Echoes::default());
+    let wiring = Wiring { cache: &parts.cache, queue: &queue, views: &views, echoes: &echoes };
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
     let shared = Arc::new(Shared {
         operator: parts.operator,
@@ -124,7 +129,8 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         queue: queue.clone(),
         clock: parts.clock,
         recorder: parts.recorder,
-        status: (plan.status)(),
+        status: (plan.status)(parts.is_alone),
+        echoes,
     });
     parts.metrics.watch_queue(queue.clone());
     parts.metrics.concurrency(plan.options.concurrency);
@@ -238,22 +244,24 @@ impl<K: Kind> Runner<K> {
 
     /// A reconcile; people are told of a failure that waits for them.
     async fn attempt(&self, key: &Key) -> Result<Next> {
-        let outcome = self.reconcile(key).await;
-        if let Err(error) = &outcome
-            && error.is_terminal()
-            && let Some(object) = self.shared.views.get::<K>()?.get(key)
-        {
-            let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
-            self.shared.recorder.record(&self.shared.client, &*object, event).await;
-        }
-        outcome
-    }
-
-    async fn reconcile(&self, key: &Key) -> Result<Next> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             return Ok(Next::on_change());
         };
+        let outcome = self.reconcile(object.clone()).await;
+        match &outcome {
+            Ok(_) => stall(&self.shared, &object, None).await?,
+            Err(error) if error.is_terminal() => {
+                stall(&self.shared, &object, Some(error.to_string())).await?;
+                let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+                self.shared.recorder.record(&self.shared.client, &*object, event).await;
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn reconcile(&self, object: Seen<K>) -> Result<Next> {
         if object.meta().deletion_timestamp.is_some() {
             return self.finalize(object).await;
         }

@@ -14,10 +14,10 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{predicate::Predicate, views::Views};
+use super::{echo::Echoes, predicate::Predicate, views::Views};
 use crate::{
     cache::{Cache, Change, Watch},
-    kind::{Key, Kind, Seen, is_namespaced},
+    kind::{Key, Kind, Seen, is_namespaced, revision},
     queue::{Priority, Queue},
 };
 
@@ -26,6 +26,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) queue: &'a Queue,
     pub(crate) views: &'a Views,
+    pub(crate) echoes: &'a Arc<Echoes>,
 }
 
 /// A running source. It ends when this is dropped.
@@ -45,10 +46,16 @@ fn priority<K>(change: &Change<K>) -> Priority {
 pub(crate) fn of<K: Kind>(watch: Watch<K>, predicates: Vec<Predicate<K>>) -> Source {
     Box::new(move |wiring| {
         let (queue, predicates) = (wiring.queue.clone(), predicates.clone());
+        let echoes = wiring.echoes.clone();
         let view = wiring.views.view(wiring.cache, &watch);
         Started(Box::new(view.subscribe(Arc::new(move |change| {
-            if predicates.iter().all(|predicate| predicate.passes(change)) {
-                queue.add(Key::of(&**change.object()), priority(change));
+            let key = Key::of(&**change.object());
+            let is_echo = || match (&change.old, &change.new) {
+                (Some(old), Some(new)) => echoes.swallows(&key, revision(&**old), revision(&**new)),
+                _ => false,
+            };
+            if predicates.iter().all(|predicate| predicate.passes(change)) && !is_echo() {
+                queue.add(key, priority(change));
             }
         }))))
     })

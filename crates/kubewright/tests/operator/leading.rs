@@ -14,7 +14,7 @@ use http::{Request, Response};
 use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
 use kube::{Client, ResourceExt as _, client::Body};
 use kubewright::{
-    Controller, Next, Options, Phase, Predicate, Running, leader::LeaderElection,
+    Controller, Next, Options, Phase, Predicate, Running, entropy::Entropy, leader::LeaderElection,
     queue::Options as QueueOptions,
 };
 use tokio::time::{Instant, sleep};
@@ -40,7 +40,9 @@ fn replica(name: &'static str, client: Client, log: &Log, start: Instant) -> Run
         .boxed()
     }));
     let election = LeaderElection { identity: Some(name.to_owned()), ..LeaderElection::new("site-operator") };
-    only(controller).start(client, Options { leader_election: Some(election), ..options() })
+    // Replicas are not alike, or their events would have the same names.
+    let entropy = Entropy::seeded(name.bytes().map(u64::from).sum());
+    only(controller).start(client, Options { leader_election: Some(election), entropy, ..options() })
 }
 
 fn writers(log: &[String]) -> Vec<&str> {
