@@ -60,6 +60,10 @@ struct Manifests {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     watch_namespace: Vec<String>,
 
+    /// Serve metrics over TLS, to those who have the right to read them
+    #[arg(long)]
+    metrics_secure: bool,
+
     /// Print only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
@@ -182,6 +186,7 @@ impl Manifests {
             namespace: self.namespace,
             image: self.image,
             namespaces: self.watch_namespace,
+            secure_metrics: self.metrics_secure,
             only: self.only.into_iter().collect(),
         });
         match self.output {

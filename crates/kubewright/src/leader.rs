@@ -214,6 +214,7 @@ impl Elector {
         tracing::info!(lease = options.name, identity = candidate.lease.identity, "became the leader");
         candidate.election.send_modify(|election| election.is_leader = true);
         let (lease, election) = (candidate.lease.clone(), candidate.election.clone());
+        let claimed = candidate.seen.as_ref().map(|seen| seen.lease.clone()).unwrap_or_default();
         let (tell, lost) = watch::channel(None);
         let renewing = {
             let (fence, election) = (fence.clone(), election.clone());
@@ -226,7 +227,7 @@ impl Elector {
             }
         };
         let task = tokio::spawn(renewing).abort_handle();
-        Leadership { fence, lease, election, lost, task, options }
+        Leadership { fence, lease, claimed, election, lost, task, options }
     }
 }
 
@@ -236,6 +237,7 @@ impl Elector {
 pub struct Leadership {
     fence: Fence,
     lease: LeaseClient,
+    claimed: Lease,
     election: watch::Sender<Election>,
     lost: watch::Receiver<Option<Lost>>,
     task: AbortHandle,
@@ -246,6 +248,16 @@ impl Leadership {
     /// The fence for this leader's writes, the same as [`Elector::fence`].
     pub fn fence(&self) -> Fence {
         self.fence.clone()
+    }
+
+    /// Who leads.
+    pub(crate) fn identity(&self) -> &str {
+        &self.lease.identity
+    }
+
+    /// The lease as it was when this leadership began.
+    pub(crate) fn claimed(&self) -> &Lease {
+        &self.claimed
     }
 
     /// Waits until the leadership is lost, and tells why. It may be dropped and called again.

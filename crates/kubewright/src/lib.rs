@@ -40,5 +40,6 @@ pub use self::{
     next::Next,
     operator::{Operator, TaskContext},
     rights::Verb,
+    serve::Certificate,
     shutdown::Shutdown,
 };

@@ -15,16 +15,19 @@ use crate::{
     cache::Cache,
     client::{Fence, fenced},
     clock::Clock,
-    controller::{Description, Parts, Prepared, Queues},
+    controller::{Controller, Description, Parts, Prepared, Queues},
     entropy::Entropy,
     error::{Error, Result},
-    events::Recorder,
+    events::{Event, Recorder},
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
     operator::{Operator, TaskContext},
-    serve::{self, Inspected, Purpose, Server},
+    serve::{self, Access, Certificate, Desk, Guard, Inspected, InspectedController, Purpose, Server, Tls},
     shutdown::{Shutdown, Stop},
 };
+
+/// How long the next leader may have to wait for the event that tells of this one's end.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How an operator is run.
 #[derive(Debug, Clone)]
@@ -41,8 +44,13 @@ pub struct Options {
     pub resync: Option<Duration>,
     /// Where `/metrics` and `/debug` are served; nothing for nowhere. Port 0 takes a free one.
     pub metrics_address: Option<SocketAddr>,
+    /// Serves metrics over TLS with this certificate, and only to those whose token the API server knows and whom
+    /// it allows to `get` the path; without it everybody may read them.
+    pub secure_metrics: Option<Certificate>,
     /// Where `/healthz` and `/readyz` are served; nothing for nowhere. Port 0 takes a free one.
     pub health_address: Option<SocketAddr>,
+    /// The host and port of the API server, as metrics name it: a client does not tell where its requests go.
+    pub host: String,
     /// Where the time comes from.
     pub clock: Clock,
     /// Where randomness comes from.
@@ -58,7 +66,9 @@ impl Default for Options {
             sync_timeout: Duration::from_secs(120),
             resync: Some(Duration::from_secs(10 * 60 * 60)),
             metrics_address: None,
+            secure_metrics: None,
             health_address: None,
+            host: String::new(),
             clock: Clock::system(),
             entropy: Entropy::system(),
         }
@@ -193,14 +203,14 @@ impl Manager {
             phase: self.phase.subscribe(),
             metrics: self.metrics.clone(),
             cache: cache.clone(),
-            queues: Mutex::default(),
+            controllers: Mutex::default(),
         });
         // Open from before the first watch until after the lease is released.
-        let _servers = self.serve(&inspected).await?;
-        let recorder = |name: &Arc<str>| {
+        let _servers = self.serve(&inspected, &free).await?;
+        let reporting_as = |name: &Arc<str>| {
             Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
         };
-        let own = recorder(&self.operator.name);
+        let recorder = reporting_as(&self.operator.name);
         let queues = Arc::new(Queues::default());
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
@@ -217,12 +227,23 @@ impl Manager {
                     clock: self.options.clock,
                     entropy: self.options.entropy.clone(),
                     metrics: self.metrics.controller(&description.name),
-                    recorder: description.options.reporter.as_ref().map_or_else(|| own.clone(), recorder),
+                    recorder: description
+                        .options
+                        .reporter
+                        .as_ref()
+                        .map_or_else(|| recorder.clone(), reporting_as),
                     queues: queues.clone(),
                     resync: self.options.resync,
+                    is_alone: self.is_alone(controller),
                 })
             })
-            .inspect(|prepared| inspected.queues.lock().push((prepared.name.clone(), prepared.queue.clone())))
+            .inspect(|prepared| {
+                inspected.controllers.lock().push(InspectedController {
+                    name: prepared.name.clone(),
+                    queue: prepared.queue.clone(),
+                    history: prepared.history.clone(),
+                });
+            })
             .partition(|prepared| prepared.needs_leadership);
 
         let mut parts = Work::new(self.options.grace);
@@ -258,6 +279,10 @@ impl Manager {
             }
             self.metrics.leads(&name, true);
         }
+        if let Some(leadership) = &leadership {
+            // Besides: what is told of the work must not delay it.
+            tokio::spawn(told(&recorder, &leading, leadership, "became leader"));
+        }
         for prepared in leaders {
             parts.controller(prepared);
         }
@@ -275,6 +300,10 @@ impl Manager {
         let outcome = parts.end(failure).await;
         if let Some(leadership) = leadership {
             self.metrics.leads(&self.lease_name(), false);
+            // While it still leads: later it would be a write of a former leader, which the fence does not let pass.
+            if leadership.fence().is_open() {
+                let _ = timeout(FAREWELL, told(&recorder, &leading, &leadership, "stopped leading")).await;
+            }
             // Only now: nothing of this replica writes any more.
             if let Err(error) = leadership.release().await {
                 tracing::warn!(%error, "the lease was not released");
@@ -294,16 +323,30 @@ impl Manager {
         Ok(())
     }
 
-    async fn serve(&self, inspected: &Arc<Inspected>) -> Result<Vec<Server>> {
+    fn is_alone(&self, controller: &Controller) -> bool {
+        let kind = &controller.description.kind;
+        let of_kind = |other: &&Controller| {
+            (&other.description.kind.group, &other.description.kind.kind) == (&kind.group, &kind.kind)
+        };
+        self.operator.controllers.iter().filter(of_kind).count() == 1
+    }
+
+    async fn serve(&self, inspected: &Arc<Inspected>, client: &Client) -> Result<Vec<Server>> {
         let mut addresses = Addresses::default();
         let mut servers = Vec::new();
         if let Some(address) = self.options.health_address {
-            let server = serve::serve(address, Purpose::Health, inspected.clone()).await?;
+            let desk = Desk { purpose: Purpose::Health, guard: None, inspected: inspected.clone() };
+            let server = serve::serve(address, desk).await?;
             addresses.health = Some(server.address);
             servers.push(server);
         }
         if let Some(address) = self.options.metrics_address {
-            let server = serve::serve(address, Purpose::Metrics, inspected.clone()).await?;
+            let guarded = |certificate| {
+                Ok::<_, Error>(Guard { tls: Tls::new(certificate)?, access: Access::new(client.clone()) })
+            };
+            let guard = self.options.secure_metrics.as_ref().map(guarded).transpose()?;
+            let desk = Desk { purpose: Purpose::Metrics, guard, inspected: inspected.clone() };
+            let server = serve::serve(address, desk).await?;
             addresses.metrics = Some(server.address);
             servers.push(server);
         }
@@ -324,8 +367,9 @@ impl Manager {
 
     /// The client, with its writes behind a fence and its requests counted.
     fn behind(&self, fence: Fence) -> Client {
-        let metrics = self.metrics.clone();
-        fenced(self.client.clone(), fence, Arc::new(move |method, code| metrics.request(method, code, "")))
+        let (metrics, host) = (self.metrics.clone(), self.options.host.clone());
+        let observer = Arc::new(move |method: &_, code| metrics.request(method, code, &host));
+        fenced(self.client.clone(), fence, observer)
     }
 
     async fn synced(&self, prepared: &mut Prepared, deadline: Instant) -> Result<()> {
@@ -358,6 +402,19 @@ impl Manager {
             work.task(&task.name, (task.run)(cx));
         }
     }
+}
+
+/// Tells of a change of leaders, as client-go does.
+fn told(
+    recorder: &Arc<Recorder>,
+    client: &Client,
+    leadership: &Leadership,
+    what: &str,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (recorder, client, lease) = (recorder.clone(), client.clone(), leadership.claimed().clone());
+    let note = format!("{} {what}", leadership.identity());
+    let event = Event::normal("LeaderElection", "LeaderElection", note);
+    async move { recorder.record(&client, &lease, event).await }
 }
 
 /// Why the leadership was lost; never if there is none to lose.

@@ -1,24 +1,35 @@
 //! What an operator tells over HTTP: whether it is alive and ready, its metrics, and a page for people who want
 //! to know what it is doing. It only ever tells; nothing can be changed here.
 
+mod access;
 mod debug;
+mod tls;
 
 use std::{convert::Infallible, fmt::Write as _, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
-use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper::{
+    Request,
+    body::{Bytes, Incoming},
+    rt::{Read, Write},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
+pub use self::tls::Certificate;
+pub(crate) use self::{access::Access, tls::Tls};
 use crate::{
     cache::{Cache, WatchState},
+    controller::History,
     error::{Error, Result},
     manager::Phase,
     metrics::Metrics,
@@ -29,7 +40,8 @@ use crate::{
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// How long a client may take to send the head of its request.
+/// How long a client may take to agree on keys and to send the head of its request, and the API server to say
+/// whether the client may read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The parts of a running operator that can be looked at.
@@ -38,8 +50,15 @@ pub(crate) struct Inspected {
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) metrics: Metrics,
     pub(crate) cache: Cache,
-    /// By controller, in the order in which they were added.
-    pub(crate) queues: Mutex<Vec<(String, Queue)>>,
+    /// In the order in which they were added.
+    pub(crate) controllers: Mutex<Vec<InspectedController>>,
+}
+
+/// The parts of a controller that can be looked at.
+pub(crate) struct InspectedController {
+    pub(crate) name: String,
+    pub(crate) queue: Queue,
+    pub(crate) history: Arc<History>,
 }
 
 /// What a server answers to.
@@ -49,6 +68,20 @@ pub(crate) enum Purpose {
     Health,
     /// `/metrics` and `/debug`.
     Metrics,
+}
+
+/// What keeps others from reading along, and from reading at all.
+pub(crate) struct Guard {
+    pub(crate) tls: Tls,
+    pub(crate) access: Access,
+}
+
+/// What is behind an address.
+pub(crate) struct Desk {
+    pub(crate) purpose: Purpose,
+    /// Nothing if everybody may read.
+    pub(crate) guard: Option<Guard>,
+    pub(crate) inspected: Arc<Inspected>,
 }
 
 /// An open server. It closes when this is dropped.
@@ -76,13 +109,9 @@ pub(crate) fn parse_address(text: &str) -> Result<Option<SocketAddr>, String> {
 }
 
 /// Opens a server.
-pub(crate) async fn serve(
-    address: SocketAddr,
-    purpose: Purpose,
-    inspected: Arc<Inspected>,
-) -> Result<Server> {
+pub(crate) async fn serve(address: SocketAddr, desk: Desk) -> Result<Server> {
     let listener = bind(address).await.map_err(|why| {
-        let what = if purpose == Purpose::Health { "health" } else { "metrics" };
+        let what = if desk.purpose == Purpose::Health { "health" } else { "metrics" };
         let hint = match why.kind() {
             io::ErrorKind::AddrInUse => {
                 "the port is in use: choose another one, or 0 to go without".to_owned()
@@ -93,7 +122,7 @@ pub(crate) async fn serve(
         Error::terminal(format!("the {what} server can't listen on {address}: {hint}"))
     })?;
     let address = listener.local_addr()?;
-    let task = tokio::spawn(accept(listener, purpose, inspected)).abort_handle();
+    let task = tokio::spawn(accept(listener, Arc::new(desk))).abort_handle();
     Ok(Server { address, task })
 }
 
@@ -109,7 +138,7 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-async fn accept(listener: TcpListener, purpose: Purpose, inspected: Arc<Inspected>) {
+async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -124,35 +153,55 @@ async fn accept(listener: TcpListener, purpose: Purpose, inspected: Arc<Inspecte
                 }
             },
         };
-        let inspected = inspected.clone();
-        let service = service_fn(move |request| {
-            let answer = answer(purpose, &request, &inspected);
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        connections.spawn(async move {
-            let mut connection = http1::Builder::new();
-            connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            // How a connection ends is the client's business.
-            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-        });
+        connections.spawn(welcome(stream, desk.clone()));
     }
+}
+
+async fn welcome(stream: TcpStream, desk: Arc<Desk>) {
+    match &desk.guard {
+        None => converse(TokioIo::new(stream), desk).await,
+        Some(guard) => match timeout(PATIENCE, guard.tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => converse(TokioIo::new(stream), desk).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on keys"),
+            Err(_) => tracing::debug!("a client took too long to agree on keys"),
+        },
+    }
+}
+
+async fn converse(stream: impl Read + Write + Unpin + Send + 'static, desk: Arc<Desk>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(desk.answer(&request.into_parts().0).await) }
+    });
+    let mut connection = http1::Builder::new();
+    connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    // How a connection ends is the client's business.
+    let _ = connection.serve_connection(stream, service).await;
 }
 
 type Answer = Response<Full<Bytes>>;
 
-fn answer<B>(purpose: Purpose, request: &Request<B>, inspected: &Inspected) -> Answer {
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET is answered here\n");
-    }
-    let is_verbose =
-        request.uri().query().is_some_and(|query| query.split('&').any(|word| word.starts_with("verbose")));
-    match (purpose, request.uri().path()) {
-        (Purpose::Health, "/healthz" | "/livez") => report("healthz", &[], is_verbose),
-        (Purpose::Health, "/readyz") => report("readyz", &inspected.obstacles(), is_verbose),
-        (Purpose::Metrics, "/metrics") => text(StatusCode::OK, OPEN_METRICS, inspected.metrics.text()),
-        (Purpose::Metrics, "/debug") => debug::answer(request, inspected),
-        (Purpose::Health, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /healthz and /readyz\n"),
-        (Purpose::Metrics, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /metrics and /debug\n"),
+impl Desk {
+    async fn answer(&self, request: &Parts) -> Answer {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET is answered here\n");
+        }
+        if let Some(guard) = &self.guard
+            && let Some(refusal) = guard.access.refusal(request).await
+        {
+            return refusal;
+        }
+        let (purpose, inspected) = (self.purpose, &*self.inspected);
+        let is_verbose =
+            request.uri.query().is_some_and(|query| query.split('&').any(|word| word.starts_with("verbose")));
+        match (purpose, request.uri.path()) {
+            (Purpose::Health, "/healthz" | "/livez") => report("healthz", &[], is_verbose),
+            (Purpose::Health, "/readyz") => report("readyz", &inspected.obstacles(), is_verbose),
+            (Purpose::Metrics, "/metrics") => text(StatusCode::OK, OPEN_METRICS, inspected.metrics.text()),
+            (Purpose::Metrics, "/debug") => debug::answer(request, inspected),
+            (Purpose::Health, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /healthz and /readyz\n"),
+            (Purpose::Metrics, _) => text(StatusCode::NOT_FOUND, PLAIN, "here are /metrics and /debug\n"),
+        }
     }
 }
 

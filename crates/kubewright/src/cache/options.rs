@@ -120,6 +120,11 @@ impl<K: Object> Watch<K> {
         self
     }
 
+    /// Whether objects are kept as they are, apart from managed fields.
+    pub(crate) fn keeps_everything(&self) -> bool {
+        self.selection.transform.is_none()
+    }
+
     /// Keeps an index.
     #[must_use]
     pub fn index(mut self, index: Index<K>) -> Self {

@@ -15,7 +15,7 @@ use crate::{
     leader::LeaderElection,
     manager::Options,
     operator::Operator,
-    serve::parse_address,
+    serve::{Certificate, parse_address},
 };
 
 /// How long the cluster may take to answer the first request.
@@ -37,6 +37,14 @@ pub(super) struct Run {
     /// Where /metrics and /debug are served; 0 for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8080", env = "METRICS_BIND_ADDRESS", value_parser = address)]
     metrics_bind_address: Address,
+
+    /// Serve /metrics and /debug over TLS, and only to those whose token has the right to get the path
+    #[arg(long, env = "METRICS_SECURE")]
+    metrics_secure: bool,
+
+    /// Directory with tls.crt and tls.key, read again when they change; a self-signed certificate without it
+    #[arg(long, value_name = "DIRECTORY", env = "METRICS_CERT_PATH", requires = "metrics_secure")]
+    metrics_cert_path: Option<PathBuf>,
 
     /// Where /healthz and /readyz are served; 0 for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", env = "HEALTH_PROBE_BIND_ADDRESS", value_parser = address)]
@@ -93,12 +101,12 @@ impl Run {
 
     async fn until_told(self, operator: Operator) -> Result<ExitCode> {
         let mut signals = Signals::new()?;
-        let client = tokio::select! {
+        let (client, host) = tokio::select! {
             biased;
             () = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
             client = connect(self.kubeconfig.as_ref()) => client?,
         };
-        let options = self.options(&operator);
+        let options = Options { host, ..self.options(&operator) };
         let mut running = operator.start(client, options);
         tokio::select! {
             biased;
@@ -118,27 +126,29 @@ impl Run {
             namespace: self.leader_election_namespace,
             ..LeaderElection::new(operator.name())
         };
+        let certificate = self.metrics_cert_path.map_or(Certificate::SelfSigned, Certificate::Directory);
         Options {
             leader_election: self.leader_elect.then_some(election),
             namespaces: self.namespace.into_iter().filter(|name| !name.is_empty()).collect(),
             grace: self.grace_period,
             metrics_address: self.metrics_bind_address.0,
+            secure_metrics: self.metrics_secure.then_some(certificate),
             health_address: self.health_probe_bind_address.0,
             ..Options::default()
         }
     }
 }
 
-/// A client of the cluster, which has answered.
-async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client> {
+/// A client of the cluster, which has answered, and the host it talks to.
+async fn connect(kubeconfig: Option<&PathBuf>) -> Result<(Client, String)> {
     let (config, from) = match kubeconfig {
         Some(path) => (read(path).await?, format!("from {}", path.display())),
         None => (infer().await?, "from the kubeconfig or the pod it runs in".to_owned()),
     };
-    let url = config.cluster_url.to_string();
+    let url = config.cluster_url.clone();
     let client = Client::try_from(config)?;
     let trouble = match timeout(PATIENCE, client.apiserver_version()).await {
-        Ok(Ok(_)) => return Ok(client),
+        Ok(Ok(_)) => return Ok((client, url.authority().map(ToString::to_string).unwrap_or_default())),
         Ok(Err(why)) => innermost(&why),
         Err(_) => format!("no answer within {PATIENCE:?}"),
     };

@@ -4,6 +4,7 @@ mod apply;
 mod condition;
 mod naming;
 pub(crate) mod request;
+mod stalled;
 mod status;
 mod unchanged;
 mod watching;
@@ -15,11 +16,11 @@ use kube::Client;
 use parking_lot::Mutex;
 
 pub use self::{condition::condition, naming::child_name, watching::Watched};
-pub(crate) use self::{status::StatusShape, watching::Held};
+pub(crate) use self::{stalled::stall, status::StatusShape, watching::Held};
 use crate::{
     cache::{Cache, Index, WatchId},
     clock::Clock,
-    controller::{Queues, Views},
+    controller::{Echoes, Queues, Views},
     error::Result,
     events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) status: StatusShape,
     pub(crate) held: Held,
+    pub(crate) echoes: Arc<Echoes>,
 }
 
 /// What a reconciler works with, for one object: everything a [`Reader`] can, and writing children.

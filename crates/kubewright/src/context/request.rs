@@ -1,5 +1,6 @@
 //! Requests for one object of a kind, whichever scope it has.
 
+use http::{HeaderValue, header::CONTENT_TYPE};
 use kube::{
     Client,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
@@ -75,6 +76,22 @@ pub(crate) async fn merge<C: Kind>(
 ) -> kube::Result<C> {
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     patch(client, key, part, &parameters, &Patch::Merge(change)).await
+}
+
+/// A JSON patch of the status.
+pub(crate) async fn patch_status<C: Kind>(
+    client: &Client,
+    key: &Key,
+    steps: &Value,
+    manager: &str,
+) -> kube::Result<C> {
+    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    let mut request = at::<C>(key)
+        .patch_subresource("status", key.name(), &parameters, &Patch::Merge(steps))
+        .map_err(kube::Error::BuildRequest)?;
+    // Said here, as kube knows JSON patches only together with a crate that makes them.
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
+    client.request(request).await
 }
 
 async fn patch<C: Kind>(

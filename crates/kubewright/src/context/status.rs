@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Reader, condition, request};
+use super::{Reader, condition, request, stalled};
 use crate::{
     error::{Error, Result},
     kind::{Key, Kind, revision, uid},
@@ -23,7 +23,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct StatusShape {
     has_generation: bool,
-    conditions_have_generation: bool,
+    pub(super) conditions_have_generation: bool,
+    /// Whether there is a place to say that the object is stalled, and it is to be said.
+    pub(super) tells_stalled: bool,
     /// What was last written for an object: its UID, the fingerprint of what was wanted, and of what the
     /// server made of it. Where the server changes what it is given, equal wishes are still recognised.
     written: Mutex<BTreeMap<Key, (String, u64, u64)>>,
@@ -31,11 +33,10 @@ pub(crate) struct StatusShape {
 
 impl StatusShape {
     /// Reads it from the definition of the kind.
-    pub(crate) fn of(definition: &CustomResourceDefinition, version: &str) -> Self {
-        let versions = definition.spec.versions.iter();
-        let schema = versions
-            .filter(|one| one.name == version)
-            .find_map(|one| one.schema.as_ref()?.open_api_v3_schema.as_ref());
+    pub(crate) fn of(definition: &CustomResourceDefinition, version: &str, may_stall: bool) -> Self {
+        let version = definition.spec.versions.iter().find(|one| one.name == version);
+        let has_status = version.and_then(|one| one.subresources.as_ref()?.status.as_ref()).is_some();
+        let schema = version.and_then(|one| one.schema.as_ref()?.open_api_v3_schema.as_ref());
         let status = schema.and_then(|schema| property(schema, "status"));
         let conditions = status.and_then(|status| property(status, "conditions"));
         let condition = conditions.and_then(|conditions| match conditions.items.as_ref()? {
@@ -45,7 +46,12 @@ impl StatusShape {
         let has = |schema: Option<&JSONSchemaProps>| {
             schema.is_some_and(|schema| property(schema, "observedGeneration").is_some())
         };
+        let fits = |condition| {
+            let fields = ["type", "status", "reason", "message", "lastTransitionTime"];
+            fields.iter().all(|field| property(condition, field).is_some())
+        };
         Self {
+            tells_stalled: may_stall && has_status && condition.is_some_and(fits),
             has_generation: has(status),
             conditions_have_generation: has(condition),
             written: Mutex::default(),
@@ -85,7 +91,8 @@ impl<K: Kind> Reader<K> {
             _ => self.object.clone(),
         };
         let mut current = serde_json::to_value(&*current)?;
-        let current = current.get_mut("status").map(Value::take).unwrap_or_default();
+        let mut current = current.get_mut("status").map(Value::take).unwrap_or_default();
+        stalled::leave_out(&mut current, &wanted);
         self.complete(&mut wanted, &current);
         drop_nulls(&mut wanted);
         if wanted == current {

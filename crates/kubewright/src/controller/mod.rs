@@ -1,5 +1,7 @@
 //! A controller: a kind, where its keys come from, and what is done for each of them.
 
+mod echo;
+mod history;
 mod predicate;
 mod runner;
 mod source;
@@ -12,12 +14,14 @@ use kube::{CustomResourceExt, core::PartialObjectMeta};
 use tokio::sync::mpsc;
 
 use self::source::Source;
-pub use self::{predicate::Predicate, source::Owners};
 pub(crate) use self::{
+    echo::Echoes,
+    history::{Failure, History, Slow},
     runner::{Parts, Prepared, Queues},
     source::{Started, Wiring},
     views::Views,
 };
+pub use self::{predicate::Predicate, source::Owners};
 use crate::{
     cache::{Index, Watch},
     context::Context,
@@ -72,6 +76,9 @@ pub(crate) struct Description {
     pub(crate) owned: Vec<KindName>,
     pub(crate) rights: Rights,
     pub(crate) options: Options,
+    /// Whether it sees its objects whole, and one replica at a time speaks for them: only then it can say in their
+    /// status that they are stalled.
+    pub(crate) tells_stalled: bool,
 }
 
 impl Description {
@@ -363,8 +370,17 @@ impl<K: Kind> Builder<K> {
         // Only now: `watching` may have been called after the others.
         let watch = self.indexes.into_iter().fold(self.watch, Watch::index);
         sources.insert(0, source::of(watch.clone(), predicates));
+        let tells_stalled = options.needs_leadership && watch.keeps_everything();
         sources.push(source::timer(self.period, watch));
-        let description = Description { name, kind: KindName::of::<K>(), definition, owned, rights, options };
+        let description = Description {
+            name,
+            kind: KindName::of::<K>(),
+            definition,
+            owned,
+            rights,
+            options,
+            tells_stalled,
+        };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
         Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }
     }

@@ -20,11 +20,11 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::{Description, Options, Reconciler, Source, Started, Views, Wiring};
+use super::{Description, Echoes, History, Options, Reconciler, Source, Started, Views, Wiring};
 use crate::{
     cache::{Cache, Health},
     clock::Clock,
-    context::{Context, Held, Shared, StatusShape, request},
+    context::{Context, Held, Shared, StatusShape, request, stall},
     entropy::Entropy,
     error::{Error, Result},
     events::{Event, Recorder},
@@ -50,7 +50,8 @@ pub(super) fn prune<K: Kind, C: Kind>() -> Prune<K> {
 pub(super) struct Plan<K: Kind> {
     name: String,
     options: Options,
-    status: Box<dyn Fn() -> StatusShape + Send + Sync>,
+    /// Whether it is the only controller of its kind is known when it is started.
+    status: Box<dyn Fn(bool) -> StatusShape + Send + Sync>,
     reconcile: Reconcile<K>,
     sources: Vec<Source>,
     prune: Vec<Prune<K>>,
@@ -67,11 +68,12 @@ impl<K: Kind> Plan<K> {
     ) -> Self {
         let reconciler = Arc::new(reconciler);
         let (definition, version) = (description.definition.clone(), description.kind.version.clone());
+        let tells_stalled = description.tells_stalled;
         Self {
             name: description.name.clone(),
             options: description.options.clone(),
-            status: Box::new(move || match &definition {
-                Some(definition) => StatusShape::of(definition, &version),
+            status: Box::new(move |is_alone| match &definition {
+                Some(definition) => StatusShape::of(definition, &version, is_alone && tells_stalled),
                 None => StatusShape::default(),
             }),
             reconcile: Arc::new(move |object, cx| {
@@ -97,6 +99,8 @@ pub(crate) struct Parts {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) resync: Option<Duration>,
+    /// Whether no other controller of the operator looks after the same kind.
+    pub(crate) is_alone: bool,
 }
 
 /// The queues of all controllers of an operator.
@@ -123,6 +127,7 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) needs_leadership: bool,
     pub(crate) queue: Queue,
+    pub(crate) history: Arc<History>,
     pub(crate) health: Box<dyn Fn() -> Vec<(KindName, Health)> + Send + Sync>,
     pub(crate) synced: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Reconciles until it is told to stop, then lets what runs come to its end.
@@ -133,11 +138,14 @@ pub(crate) struct Prepared {
 pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let queue = Queue::new(plan.options.queue.clone(), parts.entropy.clone());
     parts.queues.0.write().push((KindName::of::<K>(), queue.clone()));
+    let history = Arc::new(History::default());
     let views = Arc::new(Views::new(&plan.name));
+    let echoes = Arc::new(Echoes::default());
     let wiring = Wiring {
         cache: &parts.cache,
         queue: &queue,
         views: &views,
+        echoes: &echoes,
         entropy: &parts.entropy,
         resync: parts.resync,
     };
@@ -151,7 +159,8 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         queues: parts.queues,
         clock: parts.clock,
         recorder: parts.recorder,
-        status: (plan.status)(),
+        status: (plan.status)(parts.is_alone),
+        echoes,
         held: Held::default(),
     });
     parts.metrics.watch_queue(queue.clone());
@@ -160,14 +169,15 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         name: plan.name.clone(),
         needs_leadership: plan.options.needs_leadership,
         queue: queue.clone(),
+        history: history.clone(),
         health: Box::new({
             let views = views.clone();
             move || views.health()
         }),
         synced: Box::pin(async move { views.synced().await }),
         run: Box::new(move |shutdown| {
-            let runner =
-                Runner { plan, shared, queue, metrics: parts.metrics, reconciles: AtomicU64::new(0) };
+            let metrics = parts.metrics;
+            let runner = Runner { plan, shared, queue, metrics, history, reconciles: AtomicU64::new(0) };
             Box::pin(async move {
                 Arc::new(runner).run(shutdown).await;
                 drop(sources);
@@ -181,6 +191,7 @@ struct Runner<K: Kind> {
     shared: Arc<Shared>,
     queue: Queue,
     metrics: ControllerMetrics,
+    history: Arc<History>,
     /// Numbers the reconciles, so that the lines of one can be found in the logs.
     reconciles: AtomicU64,
 }
@@ -226,6 +237,8 @@ impl<K: Kind> Runner<K> {
             let _ = work.await;
         }
         let _entered = span.enter();
+        let now = self.shared.clock.now();
+        let failed = |why: String| self.history.failed(&key, why, now);
         let (outcome, ended) = match outcome {
             Some(Ok(Ok(next))) => match next.pause() {
                 None => (Outcome::Success, Ended::Success),
@@ -233,45 +246,54 @@ impl<K: Kind> Runner<K> {
             },
             Some(Ok(Err(error))) if error.is_terminal() => {
                 tracing::error!(%error, "failed for good: not tried again until the object changes");
+                failed(error.to_string());
                 (Outcome::Forget, Ended::Terminal)
             }
             Some(Ok(Err(error))) => {
                 let failures = taken.failures() + 1;
                 tracing::warn!(%error, failures, "failed: tried again later");
+                failed(error.to_string());
                 (Outcome::Retry { after: error.retry_after() }, Ended::Failed)
             }
             Some(Err(panic)) => {
                 tracing::error!(%panic, "the reconciler panicked: tried again later");
+                failed(panic.to_string());
                 (Outcome::Retry { after: None }, Ended::Panicked)
             }
             None => {
-                tracing::warn!(limit = ?limit.unwrap_or_default(), "took too long: ended, and tried again later");
+                let limit = limit.unwrap_or_default();
+                tracing::warn!(?limit, "took too long: ended, and tried again later");
+                failed(format!("took longer than {limit:?}"));
                 (Outcome::Retry { after: None }, Ended::TimedOut)
             }
         };
-        self.metrics.ended(ended, started.elapsed());
+        let took = started.elapsed();
+        self.metrics.ended(ended, took);
+        self.history.ended(&key, took, now);
         taken.done(outcome);
     }
 
     /// A reconcile; people are told of a failure that waits for them.
     async fn attempt(&self, key: &Key) -> Result<Next> {
-        let outcome = self.reconcile(key).await;
-        if let Err(error) = &outcome
-            && error.is_terminal()
-            && let Some(object) = self.shared.views.get::<K>()?.get(key)
-        {
-            let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
-            self.shared.recorder.record(&self.shared.client, &*object, event).await;
-        }
-        outcome
-    }
-
-    async fn reconcile(&self, key: &Key) -> Result<Next> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             self.shared.held.forget(key);
             return Ok(Next::on_change());
         };
+        let outcome = self.reconcile(object.clone()).await;
+        match &outcome {
+            Ok(_) => stall(&self.shared, &object, None).await?,
+            Err(error) if error.is_terminal() => {
+                stall(&self.shared, &object, Some(error.to_string())).await?;
+                let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+                self.shared.recorder.record(&self.shared.client, &*object, event).await;
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn reconcile(&self, object: Seen<K>) -> Result<Next> {
         if object.meta().deletion_timestamp.is_some() && !self.plan.options.reconciles_deleted {
             return self.finalize(object).await;
         }

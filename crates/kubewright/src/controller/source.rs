@@ -14,11 +14,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{predicate::Predicate, views::Views};
+use super::{echo::Echoes, predicate::Predicate, views::Views};
 use crate::{
     cache::{Cache, Change, Watch},
     entropy::Entropy,
-    kind::{Key, Kind, Seen, is_namespaced},
+    kind::{Key, Kind, Seen, is_namespaced, revision},
     queue::{Priority, Queue},
 };
 
@@ -30,6 +30,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) entropy: &'a Entropy,
     /// How often every object is looked at again if its controller does not say.
     pub(crate) resync: Option<Duration>,
+    pub(crate) echoes: &'a Arc<Echoes>,
 }
 
 /// A running source. It ends when this is dropped.
@@ -49,10 +50,16 @@ fn priority<K>(change: &Change<K>) -> Priority {
 pub(crate) fn of<K: Kind>(watch: Watch<K>, predicates: Vec<Predicate<K>>) -> Source {
     Box::new(move |wiring| {
         let (queue, predicates) = (wiring.queue.clone(), predicates.clone());
+        let echoes = wiring.echoes.clone();
         let view = wiring.views.view(wiring.cache, &watch);
         Started(Box::new(view.subscribe(Arc::new(move |change| {
-            if predicates.iter().all(|predicate| predicate.passes(change)) {
-                queue.add(Key::of(&**change.object()), priority(change));
+            let key = Key::of(&**change.object());
+            let is_echo = || match (&change.old, &change.new) {
+                (Some(old), Some(new)) => echoes.swallows(&key, revision(&**old), revision(&**new)),
+                _ => false,
+            };
+            if predicates.iter().all(|predicate| predicate.passes(change)) && !is_echo() {
+                queue.add(key, priority(change));
             }
         }))))
     })

@@ -40,6 +40,9 @@ pub struct ManifestOptions {
     pub image: Option<String>,
     /// The namespaces it watches; none means all. With some, its rights end there, too.
     pub namespaces: Vec<String>,
+    /// Metrics over TLS, for those who are bound to the role `<operator>-metrics-reader`; otherwise for all who can
+    /// reach them.
+    pub secure_metrics: bool,
     /// Only these parts; none means all.
     pub only: BTreeSet<Part>,
 }
@@ -91,9 +94,12 @@ impl Operator {
         let parts = [
             (Part::Crds, definitions::definitions(self)),
             (Part::Namespace, vec![workload::namespace(&names)]),
-            (Part::Rbac, rbac::rbac(self, &names, &options.namespaces)),
+            (Part::Rbac, rbac::rbac(self, &names, options)),
             (Part::Deployment, vec![workload::deployment(self, &names, options)]),
-            (Part::Metrics, vec![workload::metrics_service(&names), workload::metrics_policy(&names)]),
+            (
+                Part::Metrics,
+                vec![workload::metrics_service(&names, options), workload::metrics_policy(&names, options)],
+            ),
         ];
         parts.into_iter().filter(|(part, _)| is_wanted(*part)).flat_map(|(_, documents)| documents).collect()
     }

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Names, definitions};
+use super::{ManifestOptions, Names, definitions};
 use crate::{
     operator::Operator,
     rights::{Rights, Verb},
 };
 
-pub(super) fn rbac(operator: &Operator, names: &Names<'_>, namespaces: &[String]) -> Vec<Value> {
+pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOptions) -> Vec<Value> {
     let account = json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": names.own(names.operator),
     });
     let mut documents = vec![account];
-    documents.extend(operator_roles(&all_rights(operator), names, namespaces));
+    documents.extend(operator_roles(&all_rights(operator, options), names, &options.namespaces));
     documents.extend(leader_election(names));
+    documents.extend(options.secure_metrics.then(|| metrics_reader(names)));
     for definition in definitions::merged(operator) {
         let resource = &definition.spec.names;
         documents.extend(roles_for_people(&definition.spec.group, &resource.plural, &resource.kind, names));
@@ -27,8 +28,9 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, namespaces: &[String]
     documents
 }
 
-/// What the controllers use, and telling about it in events. A kind of its own without a status needs no right to it.
-fn all_rights(operator: &Operator) -> Rights {
+/// What the controllers use, telling about it in events, and asking who may read the metrics. A kind of its own
+/// without a status needs no right to it.
+fn all_rights(operator: &Operator, options: &ManifestOptions) -> Rights {
     let mut rights = operator.rights();
     for definition in definitions::merged(operator) {
         let mut parts = definition.spec.versions.iter().filter_map(|version| version.subresources.as_ref());
@@ -40,6 +42,13 @@ fn all_rights(operator: &Operator) -> Rights {
         }
     }
     rights.add("events.k8s.io".to_owned(), "events".to_owned(), true, &[Verb::Create, Verb::Patch]);
+    if options.secure_metrics {
+        for (group, reviews) in
+            [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]
+        {
+            rights.add(group.to_owned(), reviews.to_owned(), false, &[Verb::Create]);
+        }
+    }
     rights
 }
 
@@ -116,7 +125,8 @@ fn subjects(names: &Names<'_>) -> Value {
     json!([{"kind": "ServiceAccount", "name": names.operator, "namespace": names.namespace}])
 }
 
-/// The lease by its name. Creating can't be limited to one: its name is not known when rights are checked.
+/// The lease by its name, and telling who leads. Creating can't be limited to one name: it is not known when rights
+/// are checked.
 fn leader_election(names: &Names<'_>) -> Vec<Value> {
     let (groups, resources) = (["coordination.k8s.io"], ["leases"]);
     let rules = vec![
@@ -127,8 +137,19 @@ fn leader_election(names: &Names<'_>) -> Vec<Value> {
             "resourceNames": [names.operator],
             "verbs": ["get", "update"],
         }),
+        json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}),
     ];
     role(names, &names.namespace, &format!("{}-leader-election", names.operator), rules)
+}
+
+/// For whoever collects metrics.
+fn metrics_reader(names: &Names<'_>) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": names.cluster(format!("{}-metrics-reader", names.operator)),
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    })
 }
 
 /// Roles that become part of the cluster's own `admin`, `edit` and `view`.

@@ -7,10 +7,15 @@ use super::{ManifestOptions, Names};
 use crate::operator::Operator;
 
 const METRICS_PORT: u16 = 8080;
+const SECURE_METRICS_PORT: u16 = 8443;
 const HEALTH_PORT: u16 = 8081;
 
 /// Longer than the grace that running reconciles get, so that the lease can be released after them.
 const TERMINATION_SECONDS: u32 = 40;
+
+fn metrics_port(options: &ManifestOptions) -> u16 {
+    if options.secure_metrics { SECURE_METRICS_PORT } else { METRICS_PORT }
+}
 
 pub(super) fn namespace(names: &Names<'_>) -> Value {
     let mut metadata = names.cluster(&names.namespace);
@@ -22,12 +27,16 @@ pub(super) fn deployment(operator: &Operator, names: &Names<'_>, options: &Manif
     let image = options.image.clone().unwrap_or_else(|| {
         format!("{}:{}", operator.name(), operator.version.as_deref().unwrap_or("latest"))
     });
+    let metrics_port = metrics_port(options);
     let mut arguments = vec![
         "run".to_owned(),
         "--leader-elect".to_owned(),
-        format!("--metrics-bind-address=:{METRICS_PORT}"),
+        format!("--metrics-bind-address=:{metrics_port}"),
         format!("--health-probe-bind-address=:{HEALTH_PORT}"),
     ];
+    if options.secure_metrics {
+        arguments.push("--metrics-secure".to_owned());
+    }
     if !options.namespaces.is_empty() {
         arguments.push(format!("--namespace={}", options.namespaces.join(",")));
     }
@@ -36,7 +45,7 @@ pub(super) fn deployment(operator: &Operator, names: &Names<'_>, options: &Manif
         "image": image,
         "args": arguments,
         "ports": [
-            {"name": "metrics", "containerPort": METRICS_PORT},
+            {"name": "metrics", "containerPort": metrics_port},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
         "livenessProbe": {
@@ -82,20 +91,22 @@ pub(super) fn deployment(operator: &Operator, names: &Names<'_>, options: &Manif
     })
 }
 
-pub(super) fn metrics_service(names: &Names<'_>) -> Value {
+pub(super) fn metrics_service(names: &Names<'_>, options: &ManifestOptions) -> Value {
+    let name = if options.secure_metrics { "https" } else { "metrics" };
+    let port = metrics_port(options);
     json!({
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": names.own(format!("{}-metrics", names.operator)),
         "spec": {
             "selector": names.selector(),
-            "ports": [{"name": "metrics", "port": METRICS_PORT, "protocol": "TCP", "targetPort": "metrics"}],
+            "ports": [{"name": name, "port": port, "protocol": "TCP", "targetPort": "metrics"}],
         },
     })
 }
 
 /// Metrics are for namespaces that are labelled `metrics: enabled`; probes come from the node and always pass.
-pub(super) fn metrics_policy(names: &Names<'_>) -> Value {
+pub(super) fn metrics_policy(names: &Names<'_>, options: &ManifestOptions) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -105,7 +116,7 @@ pub(super) fn metrics_policy(names: &Names<'_>) -> Value {
             "policyTypes": ["Ingress"],
             "ingress": [{
                 "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
-                "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
+                "ports": [{"port": metrics_port(options), "protocol": "TCP"}],
             }],
         },
     })

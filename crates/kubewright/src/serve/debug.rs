@@ -1,13 +1,14 @@
 //! The page that shows what an operator is doing: as JSON for programs, as HTML for browsers.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
-use http::{Request, StatusCode, header};
+use http::{StatusCode, header, request::Parts};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Answer, Inspected, text};
 use crate::{
+    controller::{Failure, Slow},
     kind::Key,
     queue::{Entry, Standing},
 };
@@ -39,6 +40,8 @@ struct QueueLine {
     processing: usize,
     failing: usize,
     next: Vec<KeyLine>,
+    slowest: Vec<SlowLine>,
+    errors: Vec<ErrorLine>,
 }
 
 #[derive(Serialize)]
@@ -51,9 +54,25 @@ struct KeyLine {
     failures: u32,
 }
 
-pub(super) fn answer<B>(request: &Request<B>, inspected: &Inspected) -> Answer {
+#[derive(Serialize)]
+struct SlowLine {
+    key: String,
+    longest_seconds: f64,
+    last_seconds: f64,
+    time: String,
+}
+
+#[derive(Serialize)]
+struct ErrorLine {
+    time: String,
+    key: String,
+    message: String,
+    count: u64,
+}
+
+pub(super) fn answer(request: &Parts, inspected: &Inspected) -> Answer {
     let state = State::of(inspected);
-    let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let accept = request.headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accept.is_some_and(|accept| accept.contains("text/html")) {
         return text(StatusCode::OK, "text/html; charset=utf-8", page(&state));
     }
@@ -71,16 +90,18 @@ impl State {
         });
         let mut watches: Vec<WatchLine> = watches.collect();
         watches.sort_by(|one, other| one.kind.cmp(&other.kind));
-        let queues = inspected.queues.lock();
-        let queues = queues.iter().map(|(controller, queue)| {
-            let stats = queue.stats();
+        let controllers = inspected.controllers.lock();
+        let queues = controllers.iter().map(|controller| {
+            let stats = controller.queue.stats();
             QueueLine {
-                controller: controller.clone(),
+                controller: controller.name.clone(),
                 depth: stats.depth(),
                 delayed: stats.delayed,
                 processing: stats.processing,
                 failing: stats.failing,
-                next: queue.describe(SHOWN).iter().map(KeyLine::of).collect(),
+                next: controller.queue.describe(SHOWN).iter().map(KeyLine::of).collect(),
+                slowest: controller.history.slowest().iter().map(SlowLine::of).collect(),
+                errors: controller.history.failures().into_iter().map(ErrorLine::of).collect(),
             }
         });
         Self {
@@ -103,11 +124,38 @@ impl KeyLine {
         Self {
             key: entry.key.to_string(),
             state,
-            seconds: (time.as_secs_f64() * 1000.0).round() / 1000.0,
+            seconds: seconds(time),
             priority: format!("{:?}", entry.priority).to_ascii_lowercase(),
             failures: entry.failures,
         }
     }
+}
+
+impl SlowLine {
+    fn of(slow: &Slow) -> Self {
+        Self {
+            key: slow.key.to_string(),
+            longest_seconds: seconds(slow.longest),
+            last_seconds: seconds(slow.last),
+            time: format!("{:.0}", slow.time),
+        }
+    }
+}
+
+impl ErrorLine {
+    fn of(failure: Failure) -> Self {
+        Self {
+            time: format!("{:.0}", failure.time),
+            key: failure.key.to_string(),
+            message: failure.message,
+            count: failure.count,
+        }
+    }
+}
+
+/// To the millisecond.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 fn page(state: &State) -> String {
@@ -131,6 +179,18 @@ fn page(state: &State) -> String {
             [key.key.clone(), key.state.to_owned(), seconds, key.priority.clone(), key.failures.to_string()]
         });
         body += &table(&title, ["key", "state", "seconds", "priority", "failures"], keys);
+        let slowest = queue.slowest.iter().map(|slow| {
+            let (longest, last) =
+                (format!("{:.3}", slow.longest_seconds), format!("{:.3}", slow.last_seconds));
+            [slow.key.clone(), longest, last, slow.time.clone()]
+        });
+        let title = format!("Slowest objects of {}", queue.controller);
+        body += &table(&title, ["key", "longest seconds", "last seconds", "last time"], slowest);
+        let errors = queue.errors.iter().map(|error| {
+            [error.time.clone(), error.key.clone(), error.message.clone(), error.count.to_string()]
+        });
+        let title = format!("Last errors of {}", queue.controller);
+        body += &table(&title, ["time", "key", "message", "count"], errors);
     }
     let name = escaped(&state.operator);
     format!(

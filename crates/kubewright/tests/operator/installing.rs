@@ -1,6 +1,8 @@
 //! Manifests and definitions: that what is generated installs, and that it is enough, and no more.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::events::v1::Event, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, CustomResource, CustomResourceExt as _,
     api::{Patch, PatchParams},
@@ -49,7 +51,7 @@ async fn apply(client: &Client, document: &Value, params: &PatchParams) {
     applied.unwrap_or_else(|why| panic!("{} {}: {why}", text("/kind"), text("/metadata/name")));
 }
 
-async fn install(client: &Client, options: &ManifestOptions) {
+pub async fn install(client: &Client, options: &ManifestOptions) {
     let strict = PatchParams {
         field_validation: Some(kube::api::ValidationDirective::Strict),
         ..PatchParams::apply("admin")
@@ -89,7 +91,16 @@ async fn rights_in_the_watched_namespaces_are_enough_there() {
     let world = World::new().await;
     let namespaces = vec![world.namespace.clone()];
     install(&world.client, &ManifestOptions { namespaces: namespaces.clone(), ..Default::default() }).await;
-    converges(&world, Options { namespaces, ..world.options() }).await;
+    let election = LeaderElection {
+        identity: Some("one".to_owned()),
+        namespace: Some("site-operator-system".to_owned()),
+        ..LeaderElection::new("site-operator")
+    };
+    converges(&world, Options { namespaces, leader_election: Some(election), ..world.options() }).await;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "site-operator-system");
+    let told = events.list(&Default::default()).await.unwrap().items;
+    let notes: Vec<&str> = told.iter().filter_map(|event| event.note.as_deref()).collect();
+    assert_eq!(notes.len(), 2, "who leads is told in the operator's own namespace: {notes:?}");
 }
 
 #[test]
@@ -99,6 +110,18 @@ fn the_manifests_are_these() {
     }
     let yaml = to_yaml(&operator().version("1.2.3").manifests(&ManifestOptions::default())).unwrap();
     insta::assert_snapshot!(yaml);
+}
+
+#[test]
+fn secure_metrics_are_an_option_of_the_manifests() {
+    let manifests = |secure_metrics| {
+        let options = ManifestOptions { secure_metrics, ..Default::default() };
+        to_yaml(&operator().version("1.2.3").manifests(&options)).unwrap()
+    };
+    let (plain, secure) = (manifests(false), manifests(true));
+    let lines: Vec<&str> = plain.lines().collect();
+    let added: Vec<&str> = secure.lines().filter(|line| !lines.contains(line)).collect();
+    insta::assert_snapshot!(added.join("\n"));
 }
 
 #[test]

@@ -5,14 +5,24 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use kube::ResourceExt as _;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use http::{Request, Response};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Secret, Service},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams},
+    client::Body,
+};
 use kubewright::{
     Change, Context, Controller, Error, Event, Key, Next, Operator, Predicate, Reconciler, Result, Watch,
+    condition,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -464,4 +474,155 @@ async fn events_are_told_and_the_same_one_again_is_counted() {
     let failed = told.iter().find(|event| event.reason.as_deref() == Some("ReconcileFailed")).unwrap();
     assert_eq!(failed.type_.as_deref(), Some("Warning"));
     assert_eq!(failed.note.as_deref(), Some("spec.page: can't be this"));
+}
+
+/// A controller that fails for good on a page named after what is wrong with it, and writes its status if asked to.
+fn strict(log: &Log, writes_status: bool) -> Controller {
+    let log = log.clone();
+    Controller::of::<Site>().run(doing(move |site, cx| {
+        let log = log.clone();
+        async move {
+            let page = site.spec.page.as_str();
+            log.add(page);
+            let ready = condition("Ready", page == "good", "Looked", "");
+            if writes_status {
+                cx.status(SiteStatus { conditions: vec![ready], ..SiteStatus::default() }).await?;
+            }
+            if page == "good" { Ok(Next::on_change()) } else { Err(Error::terminal(page)) }
+        }
+        .boxed()
+    }))
+}
+
+async fn conditions(world: &World) -> Vec<Condition> {
+    world.api::<Site>().get("shop").await.unwrap().status.unwrap_or_default().conditions
+}
+
+fn words(conditions: &[Condition]) -> Vec<String> {
+    conditions.iter().map(|one| format!("{} {} {}", one.type_, one.status, one.message)).collect()
+}
+
+/// A site of which another says something already.
+async fn create_with_status(world: &World) {
+    world.create(&site("shop")).await;
+    let status = json!({"status": {"published": false, "conditions": [{
+        "type": "Seen", "status": "True", "reason": "Test", "message": "by another",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }]}});
+    let sites = world.api::<Site>();
+    sites.patch_status("shop", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+fn page(name: &str) -> serde_json::Value {
+    json!({"spec": {"page": name}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_is_a_condition_until_it_is_mended() {
+    let world = World::new().await;
+    let log = Log::default();
+    create_with_status(&world).await;
+    let _running = only(strict(&log, false)).start(world.recorded(), world.options());
+    world.rest().await;
+    let first = conditions(&world).await;
+    assert_eq!(words(&first), ["Seen True by another", "Stalled True hello"]);
+    assert_eq!((first[1].reason.as_str(), first[1].observed_generation), ("TerminalError", Some(1)));
+    assert_eq!(log.take(), ["hello"], "its own word brings no reconcile");
+
+    world.merge::<Site>("shop", page("worse")).await;
+    world.rest().await;
+    let second = conditions(&world).await;
+    assert_eq!(words(&second), ["Seen True by another", "Stalled True worse"]);
+    assert_eq!(second[1].observed_generation, Some(2));
+    assert_eq!(second[1].last_transition_time, first[1].last_transition_time, "it was stalled before");
+    assert_eq!(log.take(), ["worse"]);
+
+    world.writes();
+    world.merge::<Site>("shop", page("good")).await;
+    world.rest().await;
+    assert_eq!(conditions(&world).await, first[..1], "and what others say has stayed");
+    assert_eq!(log.take(), ["good"]);
+    assert_eq!(world.writes(), ["PATCH sites/shop/status"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_written_anyway_says_that_an_object_is_mended() {
+    let world = World::new().await;
+    let log = Log::default();
+    let _running = only(strict(&log, true)).start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    assert_eq!(words(&conditions(&world).await), ["Ready False ", "Stalled True hello"]);
+    let status_writes = || {
+        let writes = world.writes();
+        writes.iter().filter(|write| write.as_str() == "PATCH sites/shop/status").count()
+    };
+    assert_eq!(status_writes(), 2, "the status of the reconciler, and that it is stalled");
+    world.merge::<Site>("shop", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    world.rest().await;
+    assert_eq!(status_writes(), 0, "nothing has changed");
+    world.merge::<Site>("shop", page("good")).await;
+    world.rest().await;
+    assert_eq!(words(&conditions(&world).await), ["Ready True "]);
+    assert_eq!(status_writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_terminal_failure_is_told_is_not_missed() {
+    let world = World::new().await;
+    let log = Log::default();
+    let rushes = Arc::new(AtomicUsize::new(0));
+    let rushed = Rushed(world.client.clone(), world.namespace.clone(), rushes.clone());
+    let client = Client::new(rushed, world.namespace.clone());
+    let _running = only(strict(&log, true)).start(client, world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    assert_eq!(log.take().last().map(String::as_str), Some("rushed"));
+    assert_eq!(words(&conditions(&world).await), ["Ready False ", "Stalled True rushed"]);
+    assert_eq!(rushes.load(Ordering::Relaxed), 1);
+}
+
+/// A client that is overtaken by another change, once, when it tells that an object is stalled.
+#[derive(Clone)]
+struct Rushed(Client, String, Arc<AtomicUsize>);
+
+impl tower_service::Service<Request<Body>> for Rushed {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, kube::Result<Response<Body>>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<kube::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self(client, namespace, rushes) = self.clone();
+        Box::pin(async move {
+            let is_json_patch = request
+                .headers()
+                .get("content-type")
+                .is_some_and(|kind| kind == "application/json-patch+json");
+            if is_json_patch && rushes.fetch_max(1, Ordering::Relaxed) == 0 {
+                let sites: Api<Site> = Api::namespaced(client.clone(), &namespace);
+                let change = Patch::Merge(page("rushed"));
+                sites.patch("shop", &PatchParams::default(), &change).await?;
+                sleep(Duration::from_secs(1)).await;
+            }
+            client.send(request).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_controllers_of_one_kind_do_not_quarrel_about_a_condition() {
+    let world = World::new().await;
+    let log = Log::default();
+    let calm =
+        Controller::of::<Site>().named("calm").run(doing(|_, _| async { Ok(Next::on_change()) }.boxed()));
+    let operator = only(strict(&log, false)).controller(calm);
+    create_with_status(&world).await;
+    let _running = operator.start(world.recorded(), world.options());
+    world.rest().await;
+    assert_eq!(log.take(), ["hello"]);
+    assert_eq!(words(&conditions(&world).await), ["Seen True by another"]);
 }

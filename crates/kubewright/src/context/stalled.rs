@@ -1,0 +1,108 @@
+//! The condition `Stalled`: that nothing more is done for an object before it changes, because of a terminal error.
+//! It is kept beside the conditions that the reconciler writes, none of which it touches.
+
+use serde_json::{Value, json};
+
+use super::{Shared, condition, request};
+use crate::{
+    error::Result,
+    kind::{Key, Kind, Seen, revision, uid},
+};
+
+const TYPE: &str = "Stalled";
+/// Tells it from a condition of the same type that a reconciler writes.
+const REASON: &str = "TerminalError";
+/// The longest message the API takes, in bytes.
+const LONGEST_MESSAGE: usize = 32768;
+
+/// Says why an object is stalled, or that it is not any more. Fails only if the object is no longer as it was last
+/// seen, so that it is tried again; what else is in the way is logged.
+pub(crate) async fn stall<K: Kind>(shared: &Shared, object: &Seen<K>, why: Option<String>) -> Result<()> {
+    if !shared.status.tells_stalled {
+        return Ok(());
+    }
+    let key = Key::of(&**object);
+    // With what this reconcile has written.
+    let Some(current) = shared.views.get::<K>()?.get(&key).filter(|newer| uid(&**newer) == uid(&**object))
+    else {
+        return Ok(());
+    };
+    let status = serde_json::to_value(&*current)?.get_mut("status").map(Value::take).unwrap_or_default();
+    let wanted = why.map(|why| shared.stalled(why, &status, object.meta().generation)).transpose()?;
+    let Some(change) = change(&status, wanted) else { return Ok(()) };
+    let unchanged = json!({"op": "replace", "path": "/metadata/resourceVersion", "value": current.meta().resource_version});
+    let expected = shared.echoes.expect(&shared.queue, &key, revision(&*current));
+    let steps = json!([unchanged, change]);
+    match request::patch_status::<K>(&shared.client, &key, &steps, &shared.operator).await {
+        Ok(answer) => {
+            shared.cache.wrote(&answer);
+            expected.written(revision(&answer));
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(kube::Error::Api(status).into()),
+        Err(error) => {
+            tracing::warn!(%error, "the condition {TYPE} was not written");
+            Ok(())
+        }
+    }
+}
+
+impl Shared {
+    fn stalled(&self, mut why: String, status: &Value, generation: Option<i64>) -> Result<Value> {
+        why.truncate(why.floor_char_boundary(LONGEST_MESSAGE));
+        let mut wanted = [serde_json::to_value(condition::condition(TYPE, true, REASON, why))?];
+        let generation = generation.filter(|_| self.status.conditions_have_generation);
+        condition::stamp(&mut wanted, conditions(status), &format!("{:.0}", self.clock.now()), generation);
+        let [wanted] = wanted;
+        Ok(wanted)
+    }
+}
+
+/// The step from a status to one with the wanted condition, or without any; nothing if that is what it is.
+fn change(status: &Value, wanted: Option<Value>) -> Option<Value> {
+    let present = conditions(status);
+    match (present.iter().position(|one| one["type"] == TYPE), wanted) {
+        // A reconciler that says it itself would say it again: neither would ever come to rest.
+        (Some(at), _) if present[at]["reason"] != REASON => None,
+        (Some(at), Some(wanted)) => (present[at] != wanted)
+            .then(|| json!({"op": "replace", "path": format!("/status/conditions/{at}"), "value": wanted})),
+        (Some(at), None) => Some(json!({"op": "remove", "path": format!("/status/conditions/{at}")})),
+        (None, None) => None,
+        (None, Some(wanted)) => Some(match (status, status.get("conditions")) {
+            (Value::Null, _) => json!({"op": "add", "path": "/status", "value": {"conditions": [wanted]}}),
+            (_, None) => json!({"op": "add", "path": "/status/conditions", "value": [wanted]}),
+            (_, Some(_)) => json!({"op": "add", "path": "/status/conditions/-", "value": wanted}),
+        }),
+    }
+}
+
+fn conditions(status: &Value) -> &[Value] {
+    status.get("conditions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A status as the reconciler left it: whether the object is stalled is not for it to say, unless it does.
+pub(super) fn leave_out(status: &mut Value, wanted: &Value) {
+    if conditions(wanted).iter().any(|one| one["type"] == TYPE) {
+        return;
+    }
+    let Some(Value::Array(present)) = status.get_mut("conditions") else { return };
+    let before = present.len();
+    present.retain(|one| one["type"] != TYPE || one["reason"] != REASON);
+    if present.is_empty() && before > 0 && wanted.get("conditions").is_none() {
+        status.as_object_mut().map(|status| status.remove("conditions"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reconciler_says_itself_is_left_to_it() {
+        let ours = json!({"type": TYPE, "status": "True", "reason": REASON});
+        let theirs = json!({"conditions": [{"type": TYPE, "status": "False", "reason": "Fine"}]});
+        assert_eq!(change(&theirs, Some(ours.clone())), None);
+        assert_eq!(change(&theirs, None), None);
+        assert_eq!(change(&json!({"conditions": [ours.clone()]}), Some(ours)), None, "nothing to say anew");
+    }
+}
