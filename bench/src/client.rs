@@ -17,6 +17,7 @@ use rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -93,6 +94,21 @@ impl Endpoint {
         config.accept_invalid_certs = true; // as below
         config.auth_info.token = Some(self.token.clone().into());
         Ok(kube::Client::try_from(config)?)
+    }
+
+    /// The same for programs that read a kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> String {
+        let named = |key: &str, value: Value| json!([{"name": "bench", key: value}]);
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": named(
+                "cluster",
+                json!({"server": format!("https://{}", self.address), "insecure-skip-tls-verify": true}),
+            ),
+            "users": named("user", json!({"token": self.token})),
+            "contexts": named("context", json!({"cluster": "bench", "user": "bench"})),
+        })
+        .to_string()
     }
 
     /// Opens a connection for many small requests.

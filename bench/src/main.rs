@@ -5,6 +5,7 @@
 
 mod chart;
 mod client;
+mod contest;
 mod inside;
 mod load;
 mod measure;
@@ -43,6 +44,18 @@ struct Arguments {
     #[arg(long, requires = "reference")]
     no_fsync: bool,
 
+    /// The operator in a process of its own, built for release
+    #[arg(long, value_name = "FILE")]
+    operator: PathBuf,
+
+    /// The same operator, written with something else; may be repeated
+    #[arg(long, value_name = "FILE", requires = "reference")]
+    peer: Vec<PathBuf>,
+
+    /// Measure only this; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    only: Vec<Part>,
+
     /// How often everything is measured; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
@@ -58,6 +71,18 @@ struct Arguments {
     /// Write a chart of the comparison, as SVG
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The servers, side by side
+    Servers,
+    /// The embedded server and the queue, in process
+    Inside,
+    /// An operator
+    Operator,
+    /// The same operator, written with something else
+    Peers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,12 +104,31 @@ fn main() -> ExitCode {
 
 /// Exit code 0: compared. 2: there was nothing to compare with.
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut measures = inside::run(arguments.rounds)?;
-    measures.extend(operators::run(&arguments.server, arguments.rounds)?);
-    let (compared, versions) = runtime()?.block_on(side_by_side(arguments))?;
-    measures.splice(0..0, compared);
+    let wants = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let rounds = arguments.rounds;
+    let mut measures = Vec::new();
+    if wants(Part::Inside) {
+        measures.extend(inside::run(rounds)?);
+    }
+    if wants(Part::Operator) {
+        measures.extend(operators::run(&arguments.server, rounds)?);
+        measures.push(contest::idle(&arguments.server, &arguments.operator, rounds)?);
+    }
+    let mut versions = Vec::new();
+    if wants(Part::Servers) {
+        let (compared, found) = runtime()?.block_on(side_by_side(arguments))?;
+        measures.splice(0..0, compared);
+        versions = found;
+    }
+    let operators = match &arguments.reference {
+        Some(script) if wants(Part::Peers) && !arguments.peer.is_empty() => {
+            contest::run(script, arguments.no_fsync, &arguments.operator, &arguments.peer, rounds)?
+        }
+        _ => Vec::new(),
+    };
     let report = Report {
         measures,
+        operators,
         versions,
         no_fsync: arguments.no_fsync,
         machine: report::machine(),

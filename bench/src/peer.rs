@@ -127,3 +127,12 @@ pub(crate) fn resident(process: u32) -> Result<f64> {
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS in /proc")?;
     Ok(kilobytes.trim().parse::<f64>()? / 1024.0)
 }
+
+/// The CPU time that a process has spent, in seconds, to a hundredth.
+pub(crate) fn cpu(process: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // After the name, which may have anything in it: user and system time are the 12th and 13th field.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.map(|field| field.parse::<f64>()).sum::<std::result::Result<_, _>>()?;
+    Ok(ticks / 100.0)
+}

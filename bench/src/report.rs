@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     client::Protocol,
@@ -12,6 +12,8 @@ use crate::{
 /// What a run has found.
 pub(crate) struct Report {
     pub(crate) measures: Vec<Measure>,
+    /// Our operator compared with another one, by its name.
+    pub(crate) operators: Vec<(String, Vec<Measure>)>,
     /// What the embedded server and the reference say they are.
     pub(crate) versions: Vec<String>,
     /// Whether the reference's etcd does not wait for the disk.
@@ -22,43 +24,14 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A table.
+    /// Tables.
     pub(crate) fn text(&self, colour: bool) -> String {
-        let mut rows: Vec<[String; 6]> =
-            vec![["", "embedded", "reference", "better by", "target", ""].map(str::to_owned)];
-        rows.extend(self.measures.iter().map(|measure| {
-            let with_unit = |value: f64| format!("{} {}", number(value), measure.unit);
-            [
-                measure.name.clone(),
-                with_unit(measure.embedded()),
-                measure.reference().map(with_unit).unwrap_or_default(),
-                measure.advantage().map(|times| format!("{}×", number(times))).unwrap_or_default(),
-                measure.target(),
-                match measure.met() {
-                    Some(true) => "met",
-                    Some(false) => "NOT MET",
-                    None => "",
-                }
-                .to_owned(),
-            ]
-        }));
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..6).map(width).collect();
-        let mut text = format!("{}\n\n", self.conditions());
-        for row in &rows {
-            let cells: Vec<String> = row
-                .iter()
-                .enumerate()
-                .map(|(column, cell)| match column {
-                    0 => format!("{cell:<0$}", widths[column]),
-                    5 if colour && cell == "met" => format!("\u{1b}[32m{cell}\u{1b}[0m"),
-                    5 if colour => format!("\u{1b}[31m{cell}\u{1b}[0m"),
-                    5 => cell.clone(),
-                    _ => format!("{cell:>0$}", widths[column]),
-                })
-                .collect();
-            text.push_str(cells.join("  ").trim_end());
-            text.push('\n');
+        let mut text = format!("{}\n", self.conditions());
+        if !self.measures.is_empty() {
+            text += &table("embedded", "reference", &self.measures, colour);
+        }
+        for (peer, measures) in &self.operators {
+            text += &table("kubewright", peer, measures, colour);
         }
         text
     }
@@ -84,23 +57,71 @@ impl Report {
 
     /// The same for programs.
     pub(crate) fn json(&self) -> Value {
-        let measures: Vec<Value> = self
-            .measures
+        let operators: Map<String, Value> = self
+            .operators
             .iter()
-            .map(|measure| {
-                json!({
-                    "name": measure.name,
-                    "unit": measure.unit,
-                    "embedded": measure.embedded(),
-                    "reference": measure.reference(),
-                    "betterBy": measure.advantage(),
-                    "target": measure.target(),
-                    "met": measure.met(),
-                })
+            .map(|(peer, measures)| (peer.clone(), values("kubewright", peer, measures)))
+            .collect();
+        json!({
+            "conditions": self.conditions(),
+            "measures": values("embedded", "reference", &self.measures),
+            "operators": operators,
+        })
+    }
+}
+
+fn table(ours: &str, theirs: &str, measures: &[Measure], colour: bool) -> String {
+    let mut rows: Vec<[String; 6]> = vec![["", ours, theirs, "better by", "target", ""].map(str::to_owned)];
+    rows.extend(measures.iter().map(|measure| {
+        let with_unit = |value: f64| format!("{} {}", number(value), measure.unit).trim_end().to_owned();
+        [
+            measure.name.clone(),
+            with_unit(measure.embedded()),
+            measure.reference().map(with_unit).unwrap_or_default(),
+            measure.advantage().map(|times| format!("{}×", number(times))).unwrap_or_default(),
+            measure.target(),
+            match measure.met() {
+                Some(true) => "met",
+                Some(false) => "NOT MET",
+                None => "",
+            }
+            .to_owned(),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = "\n".to_owned();
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| match column {
+                0 => format!("{cell:<0$}", widths[column]),
+                5 if colour && cell == "met" => format!("\u{1b}[32m{cell}\u{1b}[0m"),
+                5 if colour => format!("\u{1b}[31m{cell}\u{1b}[0m"),
+                5 => cell.clone(),
+                _ => format!("{cell:>0$}", widths[column]),
             })
             .collect();
-        json!({"conditions": self.conditions(), "measures": measures})
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
     }
+    text
+}
+
+fn values(ours: &str, theirs: &str, measures: &[Measure]) -> Value {
+    let value = |measure: &Measure| {
+        json!({
+            "name": measure.name,
+            "unit": measure.unit,
+            ours: measure.embedded(),
+            theirs: measure.reference(),
+            "betterBy": measure.advantage(),
+            "target": measure.target(),
+            "met": measure.met(),
+        })
+    };
+    measures.iter().map(value).collect()
 }
 
 /// The class of this machine: cores and memory.
