@@ -1,11 +1,14 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod deployment;
+mod hash;
+mod percent;
 mod replicaset;
 
 use kubewright::Controller;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller()]
+    vec![replicaset::controller(), deployment::controller()]
 }

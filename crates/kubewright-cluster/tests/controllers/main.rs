@@ -8,4 +8,5 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod deployment;
 mod replicaset;
