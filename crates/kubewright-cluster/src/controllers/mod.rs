@@ -5,10 +5,12 @@ mod deployment;
 mod hash;
 mod percent;
 mod replicaset;
+mod revisions;
+mod statefulset;
 
 use kubewright::Controller;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller(), deployment::controller()]
+    vec![replicaset::controller(), deployment::controller(), statefulset::controller()]
 }

@@ -10,3 +10,4 @@
 
 mod deployment;
 mod replicaset;
+mod statefulset;
