@@ -19,7 +19,7 @@ pub(crate) enum Format {
 
 /// Why a text is no amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum QuantityError {
+pub enum QuantityError {
     /// It does not look like one at all.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
@@ -33,7 +33,7 @@ pub(crate) enum QuantityError {
 
 /// An amount of a resource. Two amounts are equal if they are worth the same, however they were written.
 #[derive(Debug, Clone)]
-pub(crate) struct Quantity {
+pub struct Quantity {
     mantissa: i128,
     /// The power of ten by which the mantissa counts.
     scale: i32,

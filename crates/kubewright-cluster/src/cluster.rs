@@ -22,6 +22,9 @@ pub enum StartError {
     /// The nodes could not be registered.
     #[error("the nodes could not be registered: {0}")]
     Nodes(kube::Error),
+    /// The default storage class could not be put in place.
+    #[error("the default storage class could not be put in place: {0}")]
+    Storage(kube::Error),
     /// The controllers could not.
     #[error("the controllers did not start: {0}")]
     Controllers(kubewright::Error),
@@ -94,6 +97,7 @@ impl Builder {
         let client = server.client_as(UserInfo::new("system:kube-controller-manager", ["system:masters"]));
         let clock = self.origin.map_or_else(Clock::system, Clock::starting_at);
         nodes::register(&client, self.nodes, clock).await.map_err(StartError::Nodes)?;
+        controllers::volumes::register(&client).await.map_err(StartError::Storage)?;
         // One operator for all of them, so that they share their watches.
         let operator = Operator::new("kube-controller-manager");
         let operator = controllers::all().into_iter().fold(operator, Operator::controller);

@@ -1,10 +1,16 @@
 //! The scheduler: finds a node for each pod.
 
-use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
+use k8s_openapi::api::{
+    core::v1::{Binding, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::v1::StorageClass,
+};
 use kube::{Api, ResourceExt as _, api::PostParams};
-use kubewright::{Context, Controller, Event, Index, Next, Reconciler, Result, Watch};
+use kubewright::{Context, Controller, Event, Index, Key, Lookup, Next, Reconciler, Result, Seen, Watch};
 
-use crate::pods;
+use crate::{
+    controllers::volumes::{self, PODS_BY_CLAIM},
+    pods,
+};
 
 /// Pods by the node they are on.
 const BY_NODE: Index<Pod> =
@@ -15,10 +21,19 @@ struct Scheduler;
 pub(crate) fn controller() -> Controller {
     Controller::of_existing::<Pod>()
         .named("scheduler")
-        .watching(Watch::new().index(BY_NODE))
+        .watching(Watch::new().index(BY_NODE).index(PODS_BY_CLAIM))
         .reads::<Node>()
+        .watches::<PersistentVolumeClaim, _, _>(pods_of_claim)
+        .reads::<PersistentVolume>()
+        .reads::<StorageClass>()
         .reports_as("default-scheduler")
         .run(Scheduler)
+}
+
+/// The pods that may have waited for a claim.
+async fn pods_of_claim(claim: Seen<PersistentVolumeClaim>, lookup: Lookup) -> Vec<Key> {
+    let pods = lookup.indexed(&PODS_BY_CLAIM, &volumes::name_of(&claim)).unwrap_or_default();
+    pods.iter().map(|pod| Key::of(&**pod)).collect()
 }
 
 impl Reconciler<Pod> for Scheduler {
@@ -27,6 +42,11 @@ impl Reconciler<Pod> for Scheduler {
             return Ok(Next::on_change());
         }
         let nodes = cx.list::<Node>()?;
+        if let Some(why) = volumes::obstacle(pod, &cx.lookup())? {
+            let note = format!("0/{} nodes are available: {why}.", nodes.len());
+            cx.event(Event::warning("FailedScheduling", "Scheduling", note)).await;
+            return Ok(Next::on_change());
+        }
         let mut best: Option<(usize, String)> = None;
         for node in &nodes {
             let load = cx.indexed(&BY_NODE, &node.name_any())?.len();

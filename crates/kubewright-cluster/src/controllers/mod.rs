@@ -7,10 +7,17 @@ mod percent;
 mod replicaset;
 mod revisions;
 mod statefulset;
+pub(crate) mod volumes;
 
 use kubewright::Controller;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller(), deployment::controller(), statefulset::controller()]
+    vec![
+        replicaset::controller(),
+        deployment::controller(),
+        statefulset::controller(),
+        volumes::claims(),
+        volumes::volumes(),
+    ]
 }

@@ -11,3 +11,4 @@
 mod deployment;
 mod replicaset;
 mod statefulset;
+mod volumes;
