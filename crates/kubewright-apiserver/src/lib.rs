@@ -47,5 +47,6 @@ pub use self::{
     clock::Clock,
     credentials::write_private,
     http::answer::Body,
+    quantity::{Quantity, QuantityError},
     server::{Answer, BoxFuture, Cut, Hook, Next},
 };

@@ -1,4 +1,4 @@
-//! `kubewright cluster`: a local control plane on a port, until it is told to stop.
+//! `kubewright cluster`: a local cluster on a port, until it is told to stop.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -12,18 +12,32 @@ use crate::terminal::line;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  kubewright cluster
+      A cluster in memory on a free port, with one simulated node; prints how to reach it.
+
+  kubewright cluster --nodes 3 --listen 127.0.0.1:6443 --data-dir ~/.local/share/kubewright
+      Three nodes on a fixed port; everything goes on after a restart.
+
+  kubewright cluster --kubeconfig dev.yaml &
+  kubectl --kubeconfig dev.yaml create deployment web --image nginx --replicas 3
+  kubectl --kubeconfig dev.yaml rollout status deployment web
+
   kubewright cluster --api-only
-      An API server in memory on a free port; prints how to reach it.
-
-  kubewright cluster --api-only --listen 127.0.0.1:6443 --data-dir ~/.local/share/kubewright
-      The same on a fixed port, keeping everything between runs.
-
-  kubewright cluster --api-only --kubeconfig dev.yaml &
-  kubectl --kubeconfig dev.yaml get namespaces")]
+      The API server alone: what is created stays as it is, as nothing acts on it.")]
 pub(crate) struct Cluster {
     /// Run the API server alone, without controllers and nodes
-    #[arg(long, required = true)]
+    #[arg(long)]
     api_only: bool,
+
+    /// How many simulated nodes there are; those of an earlier run stay
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "api_only",
+        env = "KUBEWRIGHT_NODES"
+    )]
+    nodes: usize,
 
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", env = "KUBEWRIGHT_LISTEN")]
@@ -74,6 +88,13 @@ impl Cluster {
             builder = builder.token(token);
         }
         let server = builder.start().await.map_err(|why| why.to_string())?;
+        let mut whole = match self.api_only {
+            true => None,
+            false => {
+                let cluster = kubewright_cluster::Cluster::builder().nodes(self.nodes);
+                Some(cluster.start_on(server.clone()).await.map_err(|why| why.to_string())?)
+            }
+        };
         let listening = server.listen(self.listen).await.map_err(|why| match why.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("{} is in use: choose another port with --listen, or 0 for a free one", self.listen)
@@ -90,7 +111,8 @@ impl Cluster {
                 line(&format!("kubeconfig  {}", self.kubeconfig.display()));
                 line(&format!("ready       after {:.1} ms", ready.as_secs_f64() * 1000.0));
                 line("");
-                line(&format!("  kubectl --kubeconfig {} get namespaces", self.kubeconfig.display()));
+                let shown = if self.api_only { "namespaces" } else { "nodes" };
+                line(&format!("  kubectl --kubeconfig {} get {shown}", self.kubeconfig.display()));
                 line("");
                 line("Ctrl-C stops it.");
             }
@@ -103,9 +125,25 @@ impl Cluster {
                 .to_string(),
             ),
         }
-        stop.await;
+        let outcome = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            why = ended(whole.as_mut()) => Err(format!("the controllers have ended: {why}")),
+        };
+        if let Some(whole) = whole {
+            // What they do comes to its end while the server still answers.
+            let _ = whole.stop().await;
+        }
         listening.stop().await;
-        Ok(())
+        outcome
+    }
+}
+
+/// Why the controllers have ended by themselves; never if there are none.
+async fn ended(whole: Option<&mut kubewright_cluster::Cluster>) -> String {
+    match whole {
+        Some(whole) => whole.ended().await.err().map_or_else(String::new, |why| why.to_string()),
+        None => std::future::pending().await,
     }
 }
 

@@ -22,6 +22,9 @@ pub enum StartError {
     /// The nodes could not be registered.
     #[error("the nodes could not be registered: {0}")]
     Nodes(kube::Error),
+    /// The default storage class could not be put in place.
+    #[error("the default storage class could not be put in place: {0}")]
+    Storage(kube::Error),
     /// The controllers could not.
     #[error("the controllers did not start: {0}")]
     Controllers(kubewright::Error),
@@ -89,11 +92,17 @@ impl Builder {
     }
 
     /// Starts the cluster. Its controllers work and its nodes are ready when this returns.
-    pub async fn start(self) -> Result<Cluster, StartError> {
-        let server = self.server.start().await?;
+    pub async fn start(mut self) -> Result<Cluster, StartError> {
+        let server = std::mem::take(&mut self.server).start().await?;
+        self.start_on(server).await
+    }
+
+    /// Starts everything else around a server that is there already; what was said of the server here is not heard.
+    pub async fn start_on(self, server: ApiServer) -> Result<Cluster, StartError> {
         let client = server.client_as(UserInfo::new("system:kube-controller-manager", ["system:masters"]));
         let clock = self.origin.map_or_else(Clock::system, Clock::starting_at);
         nodes::register(&client, self.nodes, clock).await.map_err(StartError::Nodes)?;
+        controllers::volumes::register(&client).await.map_err(StartError::Storage)?;
         // One operator for all of them, so that they share their watches.
         let operator = Operator::new("kube-controller-manager");
         let operator = controllers::all().into_iter().fold(operator, Operator::controller);

@@ -40,6 +40,16 @@ pub(super) async fn claim<K: Kind, C: Kind>(
     selector: &LabelSelector,
     orphans: &Index<C>,
 ) -> Result<Vec<Seen<C>>> {
+    claim_matching(owner, cx, |child| selects(selector, child), orphans).await
+}
+
+/// Like [`claim`], by something other than a selector alone.
+pub(super) async fn claim_matching<K: Kind, C: Kind>(
+    owner: &K,
+    cx: &Context<K>,
+    matches: impl Fn(&C) -> bool + Send + Sync,
+    orphans: &Index<C>,
+) -> Result<Vec<Seen<C>>> {
     let uid = owner.meta().uid.as_deref().unwrap_or_default();
     let is_leaving = owner.meta().deletion_timestamp.is_some();
     let mut claimed = Vec::new();
@@ -47,7 +57,7 @@ pub(super) async fn claim<K: Kind, C: Kind>(
         if !is_controlled_by(&*child, uid) {
             continue;
         }
-        if selects(selector, &*child) {
+        if matches(&*child) {
             claimed.push(child);
         } else if !is_leaving {
             tracing::info!(child = child.name_any(), "released: its labels no longer match");
@@ -63,7 +73,7 @@ pub(super) async fn claim<K: Kind, C: Kind>(
     }
     let mut may_adopt = None;
     for orphan in cx.indexed(orphans, cx.namespace())? {
-        if is_leaving || orphan.meta().deletion_timestamp.is_some() || !selects(selector, &*orphan) {
+        if is_leaving || orphan.meta().deletion_timestamp.is_some() || !matches(&*orphan) {
             continue;
         }
         // Not on the word of a cache that may be behind: an owner that is gone must not adopt.

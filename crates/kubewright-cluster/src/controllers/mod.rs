@@ -1,11 +1,23 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod deployment;
+mod hash;
+mod percent;
 mod replicaset;
+mod revisions;
+mod statefulset;
+pub(crate) mod volumes;
 
 use kubewright::Controller;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller()]
+    vec![
+        replicaset::controller(),
+        deployment::controller(),
+        statefulset::controller(),
+        volumes::claims(),
+        volumes::volumes(),
+    ]
 }

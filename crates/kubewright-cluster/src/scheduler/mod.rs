@@ -5,7 +5,12 @@ mod requests;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Binding, Namespace, Node, ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::{
+    core::v1::{
+        Binding, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
+    },
+    storage::v1::StorageClass,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{ObjectMeta, PostParams},
@@ -19,7 +24,10 @@ use self::{
     fit::{Namespaces, Placed, Unfit},
     requests::Resources,
 };
-use crate::pods;
+use crate::{
+    controllers::volumes::{self, PODS_BY_CLAIM},
+    pods,
+};
 
 const NAME: &str = "default-scheduler";
 /// When so many nodes are found that would do, no more are looked at.
@@ -62,11 +70,14 @@ struct Scheduler {
 pub(crate) fn controller() -> Controller {
     Controller::of_existing::<Pod>()
         .named("scheduler")
-        .watching(Watch::new().index(BY_NODE).index(WAITING).index(SEEKING).index(PICKY))
+        .watching(Watch::new().index(BY_NODE).index(WAITING).index(SEEKING).index(PICKY).index(PODS_BY_CLAIM))
         .when(Predicate::new(|change: &Change<Pod>| change.new.as_ref().is_some_and(|pod| is_ours(pod))))
         .watches_with(Watch::<Node>::new(), |_, lookup| all(WAITING, lookup), [node_changed()])
         .watches_with(Watch::<Pod>::new(), |_, lookup| all(WAITING, lookup), [has_left()])
         .watches_with(Watch::<Pod>::new(), |_, lookup| all(SEEKING, lookup), [has_come()])
+        .watches::<PersistentVolumeClaim, _, _>(pods_of_claim)
+        .reads::<PersistentVolume>()
+        .reads::<StorageClass>()
         .reads::<Namespace>()
         .reports_as(NAME)
         .run(Scheduler { assumed: Mutex::default(), turn: Mutex::default() })
@@ -104,6 +115,12 @@ fn has_come() -> Predicate<Pod> {
         let now = change.new.as_deref().map(place);
         now.as_ref().is_some_and(|(node, _)| node.is_some()) && change.old.as_deref().map(place) != now
     })
+}
+
+/// The pods that may have waited for a claim.
+async fn pods_of_claim(claim: Seen<PersistentVolumeClaim>, lookup: Lookup) -> Vec<Key> {
+    let pods = lookup.indexed(&PODS_BY_CLAIM, &volumes::name_of(&claim)).unwrap_or_default();
+    pods.iter().filter(|pod| is_ours(pod)).map(|pod| Key::of(&**pod)).collect()
 }
 
 async fn all(index: Index<Pod>, lookup: Lookup) -> Vec<Key> {
@@ -162,6 +179,12 @@ impl Scheduler {
     /// The node that suits a pod best, or why there is none.
     fn choose(&self, pod: &Pod, cx: &Context<Pod>) -> Result<std::result::Result<String, String>> {
         let nodes = cx.list::<Node>()?;
+        if let Some(why) = volumes::obstacle(pod, &cx.lookup())? {
+            let all = nodes.len();
+            let helps =
+                format!("0/{all} nodes are available: {all} Preemption is not helpful for scheduling");
+            return Ok(Err(format!("0/{all} nodes are available: {why}. preemption: {helps}.")));
+        }
         let wanted = Resources::of_pod(pod);
         let neighbours = self.neighbours(pod, &nodes, cx)?;
         let placed: Vec<Placed<'_>> = neighbours.iter().map(|(pod, node)| Placed { pod, node }).collect();

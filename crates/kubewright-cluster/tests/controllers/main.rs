@@ -8,5 +8,8 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod deployment;
 mod replicaset;
 mod scheduling;
+mod statefulset;
+mod volumes;

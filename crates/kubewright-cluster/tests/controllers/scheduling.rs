@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
 
