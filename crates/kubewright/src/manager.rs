@@ -21,9 +21,10 @@ use crate::{
     events::Recorder,
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
-    operator::{Operator, TaskContext},
+    operator::Operator,
     serve::{self, Inspected, Purpose, Server},
     shutdown::{Shutdown, Stop},
+    task::TaskContext,
 };
 
 /// How an operator is run.
@@ -245,7 +246,7 @@ impl Manager {
         for prepared in others {
             parts.controller(prepared);
         }
-        self.start_tasks(&mut parts, &free, false);
+        self.start_tasks(&mut parts, &free, &cache, false);
         let mut leadership: Option<Leadership> = None;
         if let Some(elector) = elector {
             let name = self.lease_name();
@@ -261,7 +262,7 @@ impl Manager {
         for prepared in leaders {
             parts.controller(prepared);
         }
-        self.start_tasks(&mut parts, &leading, true);
+        self.start_tasks(&mut parts, &leading, &cache, true);
         self.phase.send_replace(Phase::Working);
         tracing::info!(operator = &*self.operator.name, "working");
 
@@ -348,12 +349,13 @@ impl Manager {
         )))
     }
 
-    fn start_tasks(&self, work: &mut Work, client: &Client, needs_leadership: bool) {
+    fn start_tasks(&self, work: &mut Work, client: &Client, cache: &Cache, needs_leadership: bool) {
         for task in self.operator.tasks.iter().filter(|task| task.needs_leadership == needs_leadership) {
             let cx = TaskContext {
                 client: client.clone(),
                 clock: self.options.clock,
                 shutdown: work.shutdown.clone(),
+                cache: cache.clone(),
             };
             work.task(&task.name, (task.run)(cx));
         }

@@ -18,5 +18,6 @@ mod reconciling;
 mod serving;
 mod stopping;
 mod support;
+mod tasks;
 mod watching;
 mod writing;
