@@ -1,11 +1,27 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod garbage;
+mod namespace;
 mod replicaset;
+mod root_certificate;
+mod service_account;
 
-use kubewright::Controller;
+use kubewright::{Controller, Key, Kind, Lookup, Seen};
 
-/// All of them.
-pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller()]
+pub(crate) use self::garbage::run as collect_garbage;
+
+/// All of them. The certificate, as PEM, is the one by which the API server is known.
+pub(crate) fn all(certificate: String) -> Vec<Controller> {
+    vec![
+        namespace::controller(),
+        replicaset::controller(),
+        root_certificate::controller(certificate),
+        service_account::controller(),
+    ]
+}
+
+/// The namespace that an object is in, for controllers of namespaces.
+async fn in_namespace<C: Kind>(object: Seen<C>, _: Lookup) -> Vec<Key> {
+    object.meta().namespace.iter().map(|name| Key::cluster(name)).collect()
 }
