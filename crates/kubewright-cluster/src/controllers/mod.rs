@@ -1,6 +1,7 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod endpoints;
 mod garbage;
 mod namespace;
 mod replicaset;
@@ -13,12 +14,14 @@ pub(crate) use self::garbage::run as collect_garbage;
 
 /// All of them. The certificate, as PEM, is the one by which the API server is known.
 pub(crate) fn all(certificate: String) -> Vec<Controller> {
-    vec![
+    let mut all = vec![
         namespace::controller(),
         replicaset::controller(),
         root_certificate::controller(certificate),
         service_account::controller(),
-    ]
+    ];
+    all.extend(endpoints::controllers());
+    all
 }
 
 /// The namespace that an object is in, for controllers of namespaces.

@@ -8,6 +8,7 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod endpoints;
 mod garbage;
 mod namespaces;
 mod replicaset;
