@@ -2,6 +2,7 @@
 
 mod claim;
 mod endpoints;
+mod event_expiry;
 mod garbage;
 mod namespace;
 mod replicaset;
@@ -15,6 +16,7 @@ pub(crate) use self::garbage::run as collect_garbage;
 /// All of them. The certificate, as PEM, is the one by which the API server is known.
 pub(crate) fn all(certificate: String) -> Vec<Controller> {
     let mut all = vec![
+        event_expiry::controller(),
         namespace::controller(),
         replicaset::controller(),
         root_certificate::controller(certificate),

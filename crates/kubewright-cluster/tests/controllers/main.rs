@@ -9,6 +9,7 @@
 )]
 
 mod endpoints;
+mod event_expiry;
 mod garbage;
 mod namespaces;
 mod replicaset;
