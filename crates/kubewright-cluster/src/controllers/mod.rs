@@ -6,6 +6,7 @@ mod event_expiry;
 mod garbage;
 mod namespace;
 mod replicaset;
+mod resource_quota;
 mod root_certificate;
 mod service_account;
 
@@ -19,6 +20,7 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
         event_expiry::controller(),
         namespace::controller(),
         replicaset::controller(),
+        resource_quota::controller(),
         root_certificate::controller(certificate),
         service_account::controller(),
     ];

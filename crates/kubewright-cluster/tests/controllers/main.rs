@@ -13,3 +13,4 @@ mod event_expiry;
 mod garbage;
 mod namespaces;
 mod replicaset;
+mod resource_quota;
