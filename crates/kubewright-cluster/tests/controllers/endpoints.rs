@@ -131,8 +131,8 @@ async fn an_endpoint_says_whether_its_pod_is_ready_and_whether_it_goes() {
     assert_eq!(conditions(&cluster).await, [("one".to_owned(), [true, true, false])]);
     cluster.delete::<Pod>("one").await;
     cluster.advance(Duration::from_secs(10)).await;
-    assert_eq!(conditions(&cluster).await[0].1[2], true);
-    assert_eq!(conditions(&cluster).await[0].1[0], false);
+    let [ready, _, terminating] = conditions(&cluster).await[0].1;
+    assert!(!ready && terminating);
     assert_eq!(cluster.get::<Endpoints>("web").await.subsets, None, "who goes is no address any more");
     cluster.advance(Duration::from_secs(30)).await;
     assert_eq!(conditions(&cluster).await, []);
@@ -271,4 +271,40 @@ async fn a_slice_has_a_hundred_endpoints_at_most() {
         slices(&cluster).await.iter().map(|slice| slice.endpoints.as_ref().unwrap().len()).collect();
     counts.sort_unstable();
     assert_eq!(counts, [20, 100]);
+}
+
+#[tokio::test]
+async fn endpoints_that_people_write_are_told_in_slices_too() {
+    let cluster = TestCluster::start().await;
+    cluster
+        .apply("{apiVersion: v1, kind: Service, metadata: {name: own}, spec: {ports: [{port: 80}]}}")
+        .await;
+    let written = |address: &str| {
+        let subset = json!({"addresses": [{"ip": address}], "ports": [{"port": 80, "protocol": "TCP"}]});
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "own"}, "subsets": [subset]})
+            .to_string()
+    };
+    cluster.apply(&written("10.9.9.9")).await;
+    cluster.quiet().await;
+    let first = slice(&cluster).await;
+    assert_eq!(first["endpoints"], json!([{"addresses": ["10.9.9.9"], "conditions": {"ready": true}}]));
+    assert_eq!(first["metadata"]["ownerReferences"][0]["kind"], "Endpoints");
+    let labels = &first["metadata"]["labels"];
+    assert_eq!(labels["kubernetes.io/service-name"], "own");
+    assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "endpointslicemirroring-controller.k8s.io");
+    cluster.apply(&written("10.9.9.8")).await;
+    cluster.quiet().await;
+    let second = slice(&cluster).await;
+    assert_eq!(second["endpoints"][0]["addresses"], json!(["10.9.9.8"]));
+    assert_eq!(second["metadata"]["uid"], first["metadata"]["uid"]);
+    cluster
+        .patch::<Endpoints>(
+            "own",
+            json!({"metadata": {"labels": {
+                "endpointslice.kubernetes.io/skip-mirror": "true",
+            }}}),
+        )
+        .await;
+    cluster.quiet().await;
+    assert_eq!(slices(&cluster).await, []);
 }

@@ -1,6 +1,7 @@
 //! Where the pods behind services are reached: EndpointSlices, and the Endpoints that came before them.
 
 mod legacy;
+mod mirror;
 mod slices;
 
 use std::{collections::BTreeMap, net::IpAddr};
@@ -26,8 +27,8 @@ const BY_SELECTOR: Index<Service> = Index::new("selector", |service| {
     first.map(|label| label_key(&service.namespace().unwrap_or_default(), label)).into_iter().collect()
 });
 
-pub(super) fn controllers() -> [Controller; 3] {
-    [slices::controller(), legacy::controller(), legacy::sweeper()]
+pub(super) fn controllers() -> [Controller; 4] {
+    [slices::controller(), legacy::controller(), legacy::sweeper(), mirror::controller()]
 }
 
 /// A controller of services that is told of their pods.

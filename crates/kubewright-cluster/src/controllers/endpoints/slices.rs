@@ -14,8 +14,8 @@ use crate::pods::{self, is_ready, is_terminating};
 
 /// How many endpoints a slice has at most.
 const LIMIT: usize = 100;
-const SERVICE: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const SERVICE: &str = "kubernetes.io/service-name";
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 struct Slices;
@@ -53,7 +53,7 @@ impl Reconciler<Service> for Slices {
         let families = families(service);
         let own = cx.children::<EndpointSlice>()?.into_iter();
         let (own, foreign): (Vec<_>, Vec<_>) = own
-            .filter(|slice| slice.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER))
+            .filter(|slice| is_managed_by(slice, MANAGER))
             .partition(|slice| families.contains(&slice.address_type));
         let mut nowhere = None;
         for family in &families {
@@ -80,6 +80,10 @@ impl Reconciler<Service> for Slices {
             ))),
         }
     }
+}
+
+pub(super) fn is_managed_by(slice: &EndpointSlice, manager: &str) -> bool {
+    slice.labels().get(MANAGED_BY).is_some_and(|own| own == manager)
 }
 
 fn node_of(pod: &Pod, cx: &Context<Service>) -> Result<Option<Seen<Node>>> {
@@ -158,8 +162,8 @@ fn new_slice(service: &Service, family: &str, ports: Vec<EndpointPort>) -> Endpo
             ..ObjectMeta::default()
         },
         address_type: family.to_owned(),
-        ports: Some(ports),
-        endpoints: Some(Vec::new()),
+        ports: Some(ports).filter(|ports| !ports.is_empty()),
+        endpoints: None,
     }
 }
 

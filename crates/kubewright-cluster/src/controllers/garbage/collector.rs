@@ -72,22 +72,21 @@ impl Collector {
     }
 
     pub(super) async fn work(&self, work: &Work) -> Result<()> {
-        if let Work::Discover = work {
-            return self.discover().await;
-        }
-        let kinds = self.kinds.read().await;
         match work {
-            Work::Discover => {}
+            Work::Discover => self.discover().await?,
             Work::Bereaved(uid) => {
+                let kinds = self.kinds.read().await;
                 kinds.dependents(uid).iter().for_each(|dependent| self.look_at(dependent));
             }
             Work::Owner { api_version, kind, key } => {
+                let kinds = self.kinds.read().await;
                 let owner = kinds.named(api_version, kind, key);
                 if let Some(owner) = owner.filter(|owner| is_held(&owner.object.metadata, FOREGROUND)) {
                     self.look_at(&owner);
                 }
             }
             Work::Check(resource, key) => {
+                let kinds = self.kinds.read().await;
                 if let Some(item) = kinds.item(resource, key) {
                     self.check(&kinds, &item).await?;
                 }
@@ -209,10 +208,12 @@ impl Collector {
         }
         let dependents = kinds.dependents(item.uid());
         if !waits || dependents.is_empty() {
-            let policy = match () {
-                () if has_finalizer(meta, ORPHAN) => PropagationPolicy::Orphan,
-                () if has_finalizer(meta, FOREGROUND) => PropagationPolicy::Foreground,
-                () => PropagationPolicy::Background,
+            let policy = if has_finalizer(meta, ORPHAN) {
+                PropagationPolicy::Orphan
+            } else if has_finalizer(meta, FOREGROUND) {
+                PropagationPolicy::Foreground
+            } else {
+                PropagationPolicy::Background
             };
             return self.delete(item, meta.resource_version.clone(), policy).await;
         }
