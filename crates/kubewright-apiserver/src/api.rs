@@ -226,6 +226,11 @@ impl ApiServer {
         &self.server.credentials.token
     }
 
+    /// The certificate, as PEM, by which clients know the server.
+    pub fn certificate_authority(&self) -> String {
+        self.server.credentials.authority.certificate_pem()
+    }
+
     /// Opens the server on an address, with TLS. Port 0 takes a free one.
     pub async fn listen(&self, address: SocketAddr) -> io::Result<Listening> {
         let listener = TcpListener::bind(address).await?;

@@ -41,6 +41,11 @@ mod services;
 pub mod store;
 mod table;
 
+/// What counts against resource quotas, for whoever counts anew.
+pub mod quota {
+    pub use crate::admission::quota::{counted, used};
+}
+
 pub use self::{
     admission::client::ServiceResolver,
     api::{ApiServer, Builder, InProcess, Listening, StartError},

@@ -266,6 +266,12 @@ impl Quantity {
         Self { mantissa: left.saturating_add(right), scale, format, text: None }
     }
 
+    /// What is left of the first without the second.
+    #[must_use]
+    pub(crate) fn subtract(&self, other: &Self) -> Self {
+        self.add(&Self { mantissa: -other.mantissa, text: None, ..other.clone() })
+    }
+
     /// Both mantissas at the finer of the two scales.
     fn aligned(&self, other: &Self) -> (i128, i128, i32) {
         let scale = match (self.is_zero(), other.is_zero()) {

@@ -105,9 +105,11 @@ impl Builder {
         controllers::volumes::register(&client).await.map_err(StartError::Storage)?;
         // One operator for all of them, so that they share their watches.
         let operator = Operator::new("kube-controller-manager");
-        let operator = controllers::all().into_iter().fold(operator, Operator::controller);
+        let operator =
+            controllers::all(server.certificate_authority()).into_iter().fold(operator, Operator::controller);
         let operator =
             operator.controller(scheduler::controller()).controller(nodes::controller(self.runtime));
+        let operator = operator.task("garbage-collector-controller", controllers::collect_garbage);
         let options = Options {
             clock,
             entropy: self.seed.map_or_else(Entropy::system, Entropy::seeded),

@@ -9,6 +9,7 @@
 
 mod cluster;
 mod controllers;
+mod discovery;
 pub mod nodes;
 mod pods;
 mod scheduler;

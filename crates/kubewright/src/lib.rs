@@ -24,6 +24,7 @@ mod rights;
 mod selector;
 mod serve;
 mod shutdown;
+mod task;
 
 pub use self::{
     cache::{Change, Health, Index, Watch},
@@ -38,8 +39,9 @@ pub use self::{
     manager::{Addresses, Options, Phase, Running},
     manifests::{ManifestOptions, Part, install_crds, to_yaml},
     next::Next,
-    operator::{Operator, TaskContext},
+    operator::Operator,
     rights::Verb,
     serve::Certificate,
     shutdown::Shutdown,
+    task::{TaskContext, Watching},
 };

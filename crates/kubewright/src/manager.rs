@@ -21,9 +21,10 @@ use crate::{
     events::{Event, Recorder},
     leader::{Elector, LeaderElection, Leadership},
     metrics::Metrics,
-    operator::{Operator, TaskContext},
+    operator::Operator,
     serve::{self, Access, Certificate, Desk, Guard, Inspected, InspectedController, Purpose, Server, Tls},
     shutdown::{Shutdown, Stop},
+    task::TaskContext,
 };
 
 /// How long the next leader may have to wait for the event that tells of this one's end.
@@ -266,7 +267,7 @@ impl Manager {
         for prepared in others {
             parts.controller(prepared);
         }
-        self.start_tasks(&mut parts, &free, false);
+        self.start_tasks(&mut parts, &free, &cache, false);
         let mut leadership: Option<Leadership> = None;
         if let Some(elector) = elector {
             let name = self.lease_name();
@@ -286,7 +287,7 @@ impl Manager {
         for prepared in leaders {
             parts.controller(prepared);
         }
-        self.start_tasks(&mut parts, &leading, true);
+        self.start_tasks(&mut parts, &leading, &cache, true);
         self.phase.send_replace(Phase::Working);
         tracing::info!(operator = &*self.operator.name, "working");
 
@@ -392,12 +393,13 @@ impl Manager {
         )))
     }
 
-    fn start_tasks(&self, work: &mut Work, client: &Client, needs_leadership: bool) {
+    fn start_tasks(&self, work: &mut Work, client: &Client, cache: &Cache, needs_leadership: bool) {
         for task in self.operator.tasks.iter().filter(|task| task.needs_leadership == needs_leadership) {
             let cx = TaskContext {
                 client: client.clone(),
                 clock: self.options.clock,
                 shutdown: work.shutdown.clone(),
+                cache: cache.clone(),
             };
             work.task(&task.name, (task.run)(cx));
         }

@@ -1,17 +1,16 @@
 //! An operator: a value that says what it is made of before anything runs.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 
 use crate::{
-    clock::Clock,
     controller::Controller,
     error::Result,
     manager::{self, Options, Running},
     rights::Rights,
-    shutdown::Shutdown,
+    task::{Task, TaskContext},
 };
 
 /// An operator: its name and its controllers. It can be run any number of times, and described without running.
@@ -33,27 +32,6 @@ pub struct Operator {
     pub(crate) version: Option<String>,
     pub(crate) controllers: Vec<Controller>,
     pub(crate) tasks: Vec<Task>,
-}
-
-/// Something an operator does besides its controllers.
-pub(crate) struct Task {
-    pub(crate) name: String,
-    pub(crate) needs_leadership: bool,
-    pub(crate) run: TaskFunction,
-}
-
-type TaskFunction =
-    Arc<dyn Fn(TaskContext) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
-
-/// What a task works with.
-#[derive(Clone)]
-pub struct TaskContext {
-    /// The client of the operator.
-    pub client: Client,
-    /// The time it is, as the operator sees it.
-    pub clock: Clock,
-    /// Asks the task to come to its end.
-    pub shutdown: Shutdown,
 }
 
 impl Operator {

@@ -27,6 +27,7 @@ impl Scope {
         }
         match (&*self.resource.group, &*self.resource.kind) {
             ("", "Pod") => {
+                self.default_limits(object);
                 self.set_priority(object)?;
                 tolerate_lost_nodes(object);
             }
@@ -46,6 +47,13 @@ impl Scope {
     fn objects(&self, group: &str, plural: &str) -> Vec<Value> {
         let collection = self.server.store.collection(&ResourceId::new(group, plural));
         collection.range("", "").filter_map(|stored| codec::parse(&stored.bytes).ok()).collect()
+    }
+
+    /// The objects of a core resource in the namespace of the request.
+    pub(super) fn objects_of_namespace(&self, plural: &str) -> Vec<Value> {
+        let collection = self.server.store.collection(&ResourceId::new("", plural));
+        let prefix = format!("{}/", self.namespace);
+        collection.range(&prefix, "").filter_map(|stored| codec::parse(&stored.bytes).ok()).collect()
     }
 
     /// The number behind a pod's priority class.

@@ -1,17 +1,21 @@
-//! What stands between a well-formed request and the store: namespace lifecycle, escalation of rights,
-//! webhooks, policies.
+//! What stands between a well-formed request and the store: namespace lifecycle, escalation of rights, limit
+//! ranges, webhooks, policies, quotas.
 //!
 //! A write is first admitted, which may change its object, then validated, prepared and checked by the verb,
-//! and at last validated here again as it is going to be stored. Nothing here writes to the store.
+//! and at last validated here again as it is going to be stored. Nothing here writes to the store, but for what
+//! quotas count.
 
+mod amounts;
 mod attributes;
 mod built_in;
 pub(crate) mod client;
 mod configurations;
 pub(crate) mod expressions;
 mod lifecycle;
+mod limit_ranges;
 mod matching;
 mod policy;
+pub(crate) mod quota;
 #[cfg(test)]
 mod tests;
 mod webhook;
@@ -90,14 +94,28 @@ impl Scope {
         old: Option<&Value>,
         options: &WriteOptions,
     ) -> Result<(), ApiError> {
-        let Some(in_force) = self.in_force(operation) else { return Ok(()) };
+        self.check_limits(operation, object, old)?;
+        if let Some(in_force) = self.in_force(operation) {
+            self.ask_validators(&in_force, operation, object, old, options).await?;
+        }
+        self.charge_quotas(operation, object, old, options).await
+    }
+
+    async fn ask_validators(
+        &self,
+        in_force: &InForce,
+        operation: Operation,
+        object: &Value,
+        old: Option<&Value>,
+        options: &WriteOptions,
+    ) -> Result<(), ApiError> {
         let request = self.attributes(operation, object, options);
         if self.subresource == "scale" {
             let (scale, old) = (self.scale_of(object)?, old.map(|old| self.scale_of(old)).transpose()?);
             let objects = Objects { object: Some(&scale), old: old.as_ref() };
-            return Box::pin(validate(&request, &in_force, objects)).await;
+            return Box::pin(validate(&request, in_force, objects)).await;
         }
-        Box::pin(validate(&request, &in_force, Objects { object: Some(object), old })).await
+        Box::pin(validate(&request, in_force, Objects { object: Some(object), old })).await
     }
 
     /// Lets admission refuse a delete. `name` is empty if the object goes as part of a collection.

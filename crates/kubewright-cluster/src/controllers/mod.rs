@@ -2,22 +2,43 @@
 
 mod claim;
 mod deployment;
+mod endpoints;
+mod event_expiry;
+mod garbage;
 mod hash;
+mod namespace;
 mod percent;
 mod replicaset;
+mod resource_quota;
 mod revisions;
+mod root_certificate;
+mod service_account;
 mod statefulset;
 pub(crate) mod volumes;
 
-use kubewright::Controller;
+use kubewright::{Controller, Key, Kind, Lookup, Seen};
 
-/// All of them.
-pub(crate) fn all() -> Vec<Controller> {
-    vec![
-        replicaset::controller(),
+pub(crate) use self::garbage::run as collect_garbage;
+
+/// All of them. The certificate, as PEM, is the one by which the API server is known.
+pub(crate) fn all(certificate: String) -> Vec<Controller> {
+    let mut all = vec![
         deployment::controller(),
+        event_expiry::controller(),
+        namespace::controller(),
+        replicaset::controller(),
+        resource_quota::controller(),
+        root_certificate::controller(certificate),
+        service_account::controller(),
         statefulset::controller(),
         volumes::claims(),
         volumes::volumes(),
-    ]
+    ];
+    all.extend(endpoints::controllers());
+    all
+}
+
+/// The namespace that an object is in, for controllers of namespaces.
+async fn in_namespace<C: Kind>(object: Seen<C>, _: Lookup) -> Vec<Key> {
+    object.meta().namespace.iter().map(|name| Key::cluster(name)).collect()
 }

@@ -9,7 +9,12 @@
 )]
 
 mod deployment;
+mod endpoints;
+mod event_expiry;
+mod garbage;
+mod namespaces;
 mod replicaset;
+mod resource_quota;
 mod scheduling;
 mod statefulset;
 mod volumes;

@@ -71,7 +71,7 @@ impl<K: Kind> Reader<K> {
             }))
         });
         view.ready().await?;
-        Ok(Watched(view))
+        Ok(Watched::new(view))
     }
 
     /// Ends the watches that this reconcile has not asked for.
@@ -84,6 +84,14 @@ impl<K: Kind> Reader<K> {
 pub struct Watched<C>(View<C>);
 
 impl<C: Object> Watched<C> {
+    pub(crate) fn new(view: View<C>) -> Self {
+        Self(view)
+    }
+
+    pub(crate) async fn ready(&self) -> Result<()> {
+        self.0.ready().await
+    }
+
     /// One object, if it is there.
     pub fn get(&self, key: &Key) -> Option<Seen<C>> {
         self.0.get(key)

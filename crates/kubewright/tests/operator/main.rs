@@ -21,5 +21,6 @@ mod server;
 mod serving;
 mod stopping;
 mod support;
+mod tasks;
 mod watching;
 mod writing;

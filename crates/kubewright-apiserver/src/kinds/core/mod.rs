@@ -17,6 +17,7 @@ mod service;
 mod service_account;
 pub(crate) mod volume_claim;
 
+pub(crate) use self::pod::qos_class;
 use super::Strategy;
 
 /// What each kind of core/v1 does, by its name.

@@ -1,0 +1,160 @@
+//! Namespaces: what is in every one of them, and how they go.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use kubewright_cluster::{TestCluster, nodes::Script};
+use serde_json::json;
+
+const SHOP: &str = "
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: shop}
+";
+
+const WEB: &str = "
+    apiVersion: apps/v1
+    kind: ReplicaSet
+    metadata: {name: web, namespace: shop}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: web, image: nginx}]}
+";
+
+async fn map(cluster: &TestCluster, name: &str, finalizers: &[&str]) {
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "shop", "finalizers": finalizers},
+    });
+    cluster.apply(&map.to_string()).await;
+}
+
+/// The reason and the message of each condition that is so.
+async fn complaints(cluster: &TestCluster) -> Vec<(String, String)> {
+    let conditions = cluster.get::<Namespace>("shop").await.status.unwrap().conditions.unwrap_or_default();
+    let so = conditions.into_iter().filter(|condition| condition.status == "True");
+    so.map(|condition| (condition.reason.unwrap(), condition.message.unwrap())).collect()
+}
+
+#[tokio::test]
+async fn every_namespace_has_an_account_and_the_certificate_of_the_server() {
+    let cluster = TestCluster::start().await;
+    cluster.apply(SHOP).await;
+    cluster.quiet().await;
+    for namespace in ["default", "kube-system", "shop"] {
+        let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), namespace);
+        assert!(accounts.get_opt("default").await.unwrap().is_some(), "{namespace}");
+        let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), namespace);
+        let map = maps.get("kube-root-ca.crt").await.unwrap();
+        assert_eq!(map.data.unwrap()["ca.crt"], cluster.server().certificate_authority());
+    }
+}
+
+#[tokio::test]
+async fn the_account_and_the_certificate_come_back() {
+    let cluster = TestCluster::start().await;
+    cluster.quiet().await;
+    let before = cluster.get::<ServiceAccount>("default").await.uid();
+    cluster.delete::<ServiceAccount>("default").await;
+    cluster.delete::<ConfigMap>("kube-root-ca.crt").await;
+    cluster.quiet().await;
+    assert_ne!(cluster.get::<ServiceAccount>("default").await.uid(), before);
+    let right = cluster.get::<ConfigMap>("kube-root-ca.crt").await.data;
+    cluster.patch::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "mine"}})).await;
+    cluster.quiet().await;
+    assert_eq!(cluster.get::<ConfigMap>("kube-root-ca.crt").await.data, right);
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_takes_everything_in_it_along() {
+    let cluster = TestCluster::start().await;
+    cluster.apply(SHOP).await;
+    cluster.apply(WEB).await;
+    map(&cluster, "greeting", &[]).await;
+    cluster.quiet().await;
+    cluster.delete::<Namespace>("shop").await;
+    cluster.quiet().await;
+    assert!(cluster.find::<Namespace>("shop").await.is_none(), "{:?}", complaints(&cluster).await);
+    let client = cluster.client();
+    let none = &ListParams::default();
+    assert_eq!(Api::<Pod>::namespaced(client.clone(), "shop").list(none).await.unwrap().items.len(), 0);
+    assert_eq!(
+        Api::<ReplicaSet>::namespaced(client.clone(), "shop").list(none).await.unwrap().items.len(),
+        0
+    );
+    assert_eq!(Api::<ConfigMap>::namespaced(client, "shop").list(none).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test]
+async fn a_namespace_says_what_it_waits_for() {
+    let cluster = TestCluster::start().await;
+    cluster.apply(SHOP).await;
+    map(&cluster, "one", &["example.com/held"]).await;
+    map(&cluster, "two", &["example.com/held", "example.com/kept"]).await;
+    cluster.delete::<Namespace>("shop").await;
+    cluster.advance(Duration::from_secs(60)).await;
+    let namespace = cluster.get::<Namespace>("shop").await;
+    assert_eq!(namespace.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let so = [
+        ("SomeResourcesRemain", "Some resources are remaining: configmaps. has 2 resource instances"),
+        (
+            "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: example.com/held in 2 resource instances, \
+             example.com/kept in 1 resource instances",
+        ),
+    ];
+    assert_eq!(complaints(&cluster).await, so.map(|(reason, why)| (reason.to_owned(), why.to_owned())));
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "shop");
+    for name in ["one", "two"] {
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        maps.patch(name, &PatchParams::default(), &free).await.unwrap();
+    }
+    cluster.advance(Duration::from_secs(30)).await;
+    assert!(cluster.find::<Namespace>("shop").await.is_none());
+}
+
+#[tokio::test]
+async fn what_pods_need_stays_until_they_have_ended() {
+    let cluster = TestCluster::start().await;
+    cluster.script("nginx", Script::default().stops_after(Duration::from_secs(20)));
+    cluster.apply(SHOP).await;
+    cluster.apply(WEB).await;
+    map(&cluster, "settings", &[]).await;
+    cluster.quiet().await;
+    cluster.delete::<Namespace>("shop").await;
+    cluster.advance(Duration::from_secs(15)).await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "shop");
+    assert!(maps.get_opt("settings").await.unwrap().is_some());
+    cluster.advance(Duration::from_secs(6)).await;
+    assert!(cluster.find::<Namespace>("shop").await.is_none(), "it goes right after the last pod");
+}
+
+#[tokio::test]
+async fn a_finalizer_of_somebody_else_is_left_alone() {
+    let cluster = TestCluster::start().await;
+    cluster.apply(SHOP).await;
+    let mut namespace = cluster.get::<Namespace>("shop").await;
+    namespace.spec.as_mut().unwrap().finalizers.as_mut().unwrap().push("example.com/audit".to_owned());
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    let finalize = async |namespace: &Namespace| {
+        namespaces.replace_subresource("finalize", "shop", &Default::default(), namespace).await.unwrap();
+    };
+    finalize(&namespace).await;
+    namespaces.delete("shop", &DeleteParams::default()).await.unwrap();
+    cluster.quiet().await;
+    let mut namespace = cluster.get::<Namespace>("shop").await;
+    assert_eq!(namespace.spec.as_ref().unwrap().finalizers.as_deref().unwrap(), ["example.com/audit"]);
+    namespace.spec.as_mut().unwrap().finalizers = None;
+    finalize(&namespace).await;
+    assert!(cluster.find::<Namespace>("shop").await.is_none());
+}
