@@ -158,6 +158,7 @@ async fn a_new_template_is_rolled_out_within_the_limits() {
 #[tokio::test]
 async fn recreating_starts_no_new_pod_before_the_last_old_one_is_gone() {
     let cluster = TestCluster::start().await;
+    cluster.script("web:1", Script::default().stops_after(Duration::from_secs(10)));
     cluster.apply(&WEB.replace("replicas: 3", "replicas: 3\n      strategy: {type: Recreate}")).await;
     cluster.quiet().await;
     cluster.patch::<Deployment>("web", image("web:2")).await;
