@@ -9,7 +9,7 @@ mod revisions;
 mod statefulset;
 pub(crate) mod volumes;
 
-use kubewright::Controller;
+use kubewright::{Controller, Error};
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
@@ -20,4 +20,9 @@ pub(crate) fn all() -> Vec<Controller> {
         volumes::claims(),
         volumes::volumes(),
     ]
+}
+
+/// Whether something was not created because another has its name.
+fn is_taken(error: &Error) -> bool {
+    error.status().is_some_and(|status| status.reason == "AlreadyExists")
 }

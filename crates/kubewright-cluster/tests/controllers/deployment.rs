@@ -284,3 +284,17 @@ async fn a_template_that_the_server_refuses_is_told_as_a_failure() {
     assert_eq!((status.as_str(), reason.as_str()), ("True", "FailedCreate"));
     assert_eq!(condition(&cluster, "Available").await.unwrap().1, "MinimumReplicasUnavailable");
 }
+
+#[tokio::test]
+async fn a_set_whose_name_is_taken_gets_another() {
+    let taken = set_of(&rolled_out("replicas: 3").await, "web:1").await.name_any();
+    let cluster = TestCluster::start().await;
+    let other = WEB.replace("kind: Deployment", "kind: ReplicaSet").replace("app: web", "app: other");
+    cluster.apply(&other.replace("metadata: {name: web,", &format!("metadata: {{name: {taken},"))).await;
+    cluster.apply(WEB).await;
+    cluster.quiet().await;
+    let status = status(&cluster).await;
+    assert_eq!((status.collision_count, status.available_replicas), (Some(1), Some(3)));
+    assert_eq!(cluster.list::<ReplicaSet>().await.len(), 2);
+    assert!(cluster.get::<ReplicaSet>(&taken).await.owner_references().is_empty());
+}
