@@ -16,7 +16,7 @@ mod service_account;
 mod statefulset;
 pub(crate) mod volumes;
 
-use kubewright::{Controller, Key, Kind, Lookup, Seen};
+use kubewright::{Controller, Error, Key, Kind, Lookup, Seen};
 
 pub(crate) use self::garbage::run as collect_garbage;
 
@@ -41,4 +41,9 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
 /// The namespace that an object is in, for controllers of namespaces.
 async fn in_namespace<C: Kind>(object: Seen<C>, _: Lookup) -> Vec<Key> {
     object.meta().namespace.iter().map(|name| Key::cluster(name)).collect()
+}
+
+/// Whether something was not created because another has its name.
+fn is_taken(error: &Error) -> bool {
+    error.status().is_some_and(|status| status.reason == "AlreadyExists")
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{
     claim::{self, claim},
     hash::hash,
+    is_taken,
 };
 
 /// Revisions that nobody controls, by their namespace.
@@ -121,7 +122,7 @@ impl Revisions {
                 Ok(created) => return Ok(created),
                 Err(error) => error,
             };
-            if error.status().is_none_or(|status| status.reason != "AlreadyExists") {
+            if !is_taken(&error) {
                 return Err(error);
             }
             match cx.live().get::<ControllerRevision>(&format!("{name}-{hash}")).await? {

@@ -158,6 +158,7 @@ async fn a_new_template_is_rolled_out_within_the_limits() {
 #[tokio::test]
 async fn recreating_starts_no_new_pod_before_the_last_old_one_is_gone() {
     let cluster = TestCluster::start().await;
+    cluster.script("web:1", Script::default().stops_after(Duration::from_secs(10)));
     cluster.apply(&WEB.replace("replicas: 3", "replicas: 3\n      strategy: {type: Recreate}")).await;
     cluster.quiet().await;
     cluster.patch::<Deployment>("web", image("web:2")).await;
@@ -282,4 +283,18 @@ async fn a_template_that_the_server_refuses_is_told_as_a_failure() {
     let (status, reason, _) = condition(&cluster, "ReplicaFailure").await.unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("True", "FailedCreate"));
     assert_eq!(condition(&cluster, "Available").await.unwrap().1, "MinimumReplicasUnavailable");
+}
+
+#[tokio::test]
+async fn a_set_whose_name_is_taken_gets_another() {
+    let taken = set_of(&rolled_out("replicas: 3").await, "web:1").await.name_any();
+    let cluster = TestCluster::start().await;
+    let other = WEB.replace("kind: Deployment", "kind: ReplicaSet").replace("app: web", "app: other");
+    cluster.apply(&other.replace("metadata: {name: web,", &format!("metadata: {{name: {taken},"))).await;
+    cluster.apply(WEB).await;
+    cluster.quiet().await;
+    let status = status(&cluster).await;
+    assert_eq!((status.collision_count, status.available_replicas), (Some(1), Some(3)));
+    assert_eq!(cluster.list::<ReplicaSet>().await.len(), 2);
+    assert!(cluster.get::<ReplicaSet>(&taken).await.owner_references().is_empty());
 }

@@ -154,6 +154,21 @@ async fn a_claim_that_is_used_does_not_go_and_its_volume_goes_with_it() {
 }
 
 #[tokio::test]
+async fn a_volume_grows_with_its_claim() {
+    let cluster = TestCluster::start().await;
+    cluster.apply(CLAIM).await;
+    cluster.apply(POD).await;
+    cluster.quiet().await;
+    let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    cluster.patch::<PersistentVolumeClaim>("data", more).await;
+    cluster.quiet().await;
+    let claim = cluster.get::<PersistentVolumeClaim>("data").await;
+    assert_eq!(claim.status.as_ref().unwrap().capacity.as_ref().unwrap()["storage"].0, "2Gi");
+    let volume = cluster.get::<PersistentVolume>(&format!("pvc-{}", claim.uid().unwrap())).await;
+    assert_eq!(volume.spec.unwrap().capacity.unwrap()["storage"].0, "2Gi");
+}
+
+#[tokio::test]
 async fn a_volume_that_is_bound_does_not_go() {
     let cluster = TestCluster::start().await;
     cluster.apply(&volume("disk", "1Gi", "")).await;

@@ -24,6 +24,7 @@ use self::{
 use super::{
     claim::{self, claim},
     hash::hash,
+    is_taken,
 };
 use crate::pods::{is_controlled_by, is_finished};
 
@@ -303,7 +304,7 @@ impl Rollout<'_> {
 
     /// What to do if a set was not created: perhaps it is there.
     async fn found(&mut self, name: &str, error: Error) -> Result<Seen<ReplicaSet>> {
-        if error.status().is_some_and(|status| status.reason == "AlreadyExists") {
+        if is_taken(&error) {
             let uid = self.deployment.uid().unwrap_or_default();
             let present = self.cx.live().get::<ReplicaSet>(name).await?;
             let is_ours = |set: &Seen<ReplicaSet>| {

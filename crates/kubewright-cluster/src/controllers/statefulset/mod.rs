@@ -23,6 +23,7 @@ use serde_json::json;
 
 use super::{
     claim::{self, ORPHANED_PODS, claim_matching},
+    is_taken,
     revisions::{ORPHANED_REVISIONS, REVISION_LABEL, Revisions, template_of},
 };
 use crate::pods::{self, Availability, available_in, is_finished, is_ready, is_terminating, selects};
@@ -246,7 +247,10 @@ impl Round<'_> {
                 Ok(Step::Wait)
             }
             Err(error) => {
-                self.tell("Create", &name, Some(&error)).await;
+                // A pod of an earlier set of the same name may not be gone yet.
+                if !is_taken(&error) {
+                    self.tell("Create", &name, Some(&error)).await;
+                }
                 Err(error)
             }
         }

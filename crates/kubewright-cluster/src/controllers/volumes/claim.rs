@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, DRIVER, FREE_VOLUMES, PODS_BY_CLAIM, PROVISIONED_BY, PROVISIONER,
-    VOLUMES_BY_CLAIM, claims_of,
-    matching::{class_of_claim, class_of_volume, is_for, mismatch, reserved, smallest},
+    VOLUMES_BY_CLAIM, claims_of, is_ours,
+    matching::{class_of_claim, class_of_volume, has_outgrown, is_for, mismatch, reserved, smallest},
     name_of, protect, set_phase, waits_for_consumer,
 };
 use crate::pods::{is_finished, spec};
@@ -133,10 +133,28 @@ impl Binding<'_> {
         };
         let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         if reference.is_none_or(|reference| reference.uid == self.claim.metadata.uid) {
-            return self.bind(&volume, None).await;
+            self.bind(&volume, None).await?;
+            return self.grow(&volume).await;
         }
         let why = "Two claims are bound to the same volume, this one is bound incorrectly";
         self.lose("ClaimMisbound", why).await
+    }
+
+    /// A volume that this cluster made grows with what its claim asks for.
+    async fn grow(&self, volume: &Seen<PersistentVolume>) -> Result<()> {
+        let class = self.cx.get::<StorageClass>(class_of_claim(&self.claim))?;
+        let may_grow =
+            is_ours(volume) && class.is_some_and(|class| class.allow_volume_expansion == Some(true));
+        if !may_grow || !has_outgrown(&self.claim, volume) {
+            return Ok(());
+        }
+        let resources = self.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+        let capacity = json!(resources.and_then(|resources| resources.requests.as_ref()));
+        self.cx.patch(volume, json!({"spec": {"capacity": capacity}})).await?;
+        self.cx.patch_status(&self.claim, json!({"capacity": capacity})).await?;
+        let event = Event::normal("VolumeResizeSuccessful", "Resize", "Resize volume succeeded");
+        self.cx.event(event).await;
+        Ok(())
     }
 
     async fn lose(&self, reason: &str, why: &str) -> Result<()> {

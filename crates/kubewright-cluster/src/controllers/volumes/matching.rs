@@ -38,6 +38,11 @@ fn request(claim: &PersistentVolumeClaim) -> Option<Quantity> {
     amount(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage"))
 }
 
+/// Whether a claim has come to ask for more than its volume has.
+pub(super) fn has_outgrown(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    capacity(volume) < request(claim)
+}
+
 fn modes(modes: Option<&Vec<String>>) -> &[String] {
     modes.map_or(&[], Vec::as_slice)
 }
@@ -62,7 +67,7 @@ fn shortcoming(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Opti
     let offered_modes = modes(offered.access_modes.as_ref());
     if volume.metadata.deletion_timestamp.is_some() {
         Some("the volume is marked for deletion")
-    } else if capacity(volume) < request(claim) {
+    } else if has_outgrown(claim, volume) {
         Some("requested PV is too small")
     } else if mode(offered.volume_mode) != mode(wanted.volume_mode) {
         Some("incompatible volumeMode")

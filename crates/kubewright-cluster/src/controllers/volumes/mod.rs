@@ -57,6 +57,11 @@ fn claims_of(pod: &Pod) -> Vec<Key> {
     claim_names(pod).map(|name| Key::new(&namespace, &name)).collect()
 }
 
+/// Whether this cluster made a volume.
+fn is_ours(volume: &PersistentVolume) -> bool {
+    volume.annotations().get(PROVISIONED_BY).is_some_and(|provisioner| provisioner == PROVISIONER)
+}
+
 /// Why a pod can't be scheduled for the sake of its claims; nothing if it can. Whoever asks must watch claims,
 /// volumes and classes.
 pub(crate) fn obstacle(pod: &Pod, lookup: &Lookup) -> Result<Option<String>> {
@@ -127,6 +132,7 @@ pub(crate) async fn register(client: &Client) -> kube::Result<()> {
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": true,
     });
     let class: StorageClass = serde_json::from_value(class).map_err(kube::Error::SerdeError)?;
     classes.create(&PostParams::default(), &class).await?;

@@ -5,10 +5,7 @@ use kube::{Api, ResourceExt as _};
 use kubewright::{Context, Controller, Key, Lookup, Next, Reconciler, Result, Seen};
 use serde_json::json;
 
-use super::{
-    BOUND_BY_CONTROLLER, FREE_VOLUMES, PROVISIONED_BY, PROVISIONER, VOLUMES_BY_CLAIM, name_of, protect,
-    set_phase,
-};
+use super::{BOUND_BY_CONTROLLER, FREE_VOLUMES, VOLUMES_BY_CLAIM, is_ours, name_of, protect, set_phase};
 
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 
@@ -74,11 +71,6 @@ async fn follow(cx: &Context<PersistentVolume>, volume: &Seen<PersistentVolume>)
         // The claim is about to be bound.
         Some(None) => Ok(()),
     }
-}
-
-/// Whether this cluster made a volume.
-fn is_ours(volume: &PersistentVolume) -> bool {
-    volume.annotations().get(PROVISIONED_BY).is_some_and(|provisioner| provisioner == PROVISIONER)
 }
 
 /// The claim of a volume has gone; if it was made for it, and is not to be kept, the volume goes too.
