@@ -2,8 +2,8 @@
 
 .PHONY: up test lint bench conformance facts
 
-up: ## run the local API server until Ctrl-C
-	cargo run --release --quiet -p kubewright-cli -- cluster --api-only
+up: ## run a local cluster until Ctrl-C
+	cargo run --release --quiet -p kubewright-cli -- cluster
 
 test: ## every test; needs only Rust
 	cargo test --workspace --locked
