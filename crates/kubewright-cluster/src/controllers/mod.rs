@@ -1,11 +1,15 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod job;
+mod pod_batches;
 mod replicaset;
 
 use kubewright::Controller;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Controller> {
-    vec![replicaset::controller()]
+    let mut all = vec![replicaset::controller()];
+    all.extend(job::controllers());
+    all
 }

@@ -8,4 +8,6 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod events;
+mod job;
 mod replicaset;

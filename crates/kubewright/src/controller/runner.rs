@@ -52,6 +52,7 @@ pub(super) struct Plan<K: Kind> {
     options: Options,
     status: Box<dyn Fn() -> StatusShape + Send + Sync>,
     reconcile: Reconcile<K>,
+    forget: Box<dyn Fn(&Key) + Send + Sync>,
     sources: Vec<Source>,
     prune: Vec<Prune<K>>,
     cleanups: Vec<Cleanup<K>>,
@@ -73,6 +74,10 @@ impl<K: Kind> Plan<K> {
             status: Box::new(move || match &definition {
                 Some(definition) => StatusShape::of(definition, &version),
                 None => StatusShape::default(),
+            }),
+            forget: Box::new({
+                let reconciler = reconciler.clone();
+                move |key| reconciler.forget(key)
             }),
             reconcile: Arc::new(move |object, cx| {
                 let reconciler = reconciler.clone();
@@ -270,6 +275,7 @@ impl<K: Kind> Runner<K> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             self.shared.held.forget(key);
+            (self.plan.forget)(key);
             return Ok(Next::on_change());
         };
         if object.meta().deletion_timestamp.is_some() && !self.plan.options.reconciles_deleted {

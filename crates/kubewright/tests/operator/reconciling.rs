@@ -447,3 +447,31 @@ async fn events_are_told_and_the_same_one_again_is_counted() {
     assert_eq!(failed.type_.as_deref(), Some("Warning"));
     assert_eq!(failed.note.as_deref(), Some("spec.page: can't be this"));
 }
+
+/// Remembers which objects it was told to forget.
+struct Forgetful(Log);
+
+impl Reconciler<Site> for Forgetful {
+    async fn reconcile(&self, _: &Site, _: &Context<Site>) -> Result<Next> {
+        Ok(Next::on_change())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.0.add(key.to_string());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_may_forget_what_is_gone() {
+    let world = World::new().await;
+    let log = Log::default();
+    let _running =
+        only(Controller::of::<Site>().run(Forgetful(log.clone()))).start(world.recorded(), options());
+    world.create(&site("short")).await;
+    world.create(&site("stays")).await;
+    rest().await;
+    assert!(log.take().is_empty());
+    world.delete::<Site>("short").await;
+    rest().await;
+    assert_eq!(log.take(), ["default/short"]);
+}
