@@ -8,6 +8,7 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod cronjob;
 mod events;
 mod job;
 mod replicaset;
