@@ -9,6 +9,7 @@
 
 mod cluster;
 mod controllers;
+mod fit;
 pub mod nodes;
 mod pods;
 mod scheduler;

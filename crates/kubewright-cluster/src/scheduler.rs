@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
 use kube::{Api, ResourceExt as _, api::PostParams};
 use kubewright::{Context, Controller, Event, Index, Next, Reconciler, Result, Watch};
 
-use crate::pods;
+use crate::{fit, pods};
 
 /// Pods by the node they are on.
 const BY_NODE: Index<Pod> =
@@ -28,7 +28,8 @@ impl Reconciler<Pod> for Scheduler {
         }
         let nodes = cx.list::<Node>()?;
         let mut best: Option<(usize, String)> = None;
-        for node in &nodes {
+        let spec = pods::spec(pod);
+        for node in nodes.iter().filter(|node| fit::attracts(spec, node) && fit::admits(spec, node)) {
             let load = cx.indexed(&BY_NODE, &node.name_any())?.len();
             if best.as_ref().is_none_or(|(least, _)| load < *least) {
                 best = Some((load, node.name_any()));

@@ -9,6 +9,8 @@
 )]
 
 mod cronjob;
+mod daemonset;
+mod disruption;
 mod events;
 mod job;
 mod replicaset;
