@@ -304,7 +304,7 @@ async fn a_job_that_takes_too_long_is_ended() {
 #[tokio::test]
 async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
     let cluster = TestCluster::start().await;
-    cluster.script("runs", Script::default().exits_after(seconds(600), 0));
+    cluster.script("runs", Script::default().exits_after(seconds(60), 0));
     job(&cluster, "runs", json!({"parallelism": 2, "completions": 2})).await;
     cluster.eventually("both run", async |cluster| status(cluster).await["ready"] == 2).await;
     cluster.patch::<Job>("work", json!({"spec": {"suspend": true}})).await;
@@ -362,7 +362,7 @@ async fn a_job_without_completions_is_done_when_one_pod_has_succeeded_and_the_re
 #[tokio::test]
 async fn fewer_pods_run_when_parallelism_is_lowered() {
     let cluster = TestCluster::start().await;
-    cluster.script("runs", Script::default().exits_after(seconds(300), 0));
+    cluster.script("runs", Script::default().exits_after(seconds(30), 0));
     job(&cluster, "runs", json!({"parallelism": 4, "completions": 4})).await;
     cluster.eventually("four run", async |cluster| status(cluster).await["ready"] == 4).await;
     cluster.patch::<Job>("work", json!({"spec": {"parallelism": 1}})).await;

@@ -31,6 +31,9 @@ pub(super) struct Rollout<'s> {
     now: Timestamp,
 }
 
+/// A pod of the current template on a node, and one of another.
+type Pair<'p> = (Option<&'p Seen<Pod>>, Option<&'p Seen<Pod>>);
+
 /// What is to be done.
 #[derive(Default)]
 pub(super) struct Steps {
@@ -106,15 +109,7 @@ impl<'s> Rollout<'s> {
         }
         let (new, old): (Vec<&Seen<Pod>>, Vec<_>) =
             running.into_iter().partition(|pod| is_current(pod, self.hash));
-        steps.delete.extend(
-            new.iter()
-                .chain(&old)
-                .filter(|pod| {
-                    !new.first().is_some_and(|first| first.uid() == pod.uid())
-                        && !old.first().is_some_and(|first| first.uid() == pod.uid())
-                })
-                .map(|pod| Seen::clone(pod)),
-        );
+        steps.delete.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|pod| Seen::clone(pod)));
         // Two only while the old one is ready, and the new one is not available yet.
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (!is_ready(old) || self.is_available(new))
@@ -189,7 +184,7 @@ impl<'s> Rollout<'s> {
     }
 
     /// The new and the old pod on a node; nothing if there are two of a kind.
-    fn pair<'p>(&self, pods: &'p [Seen<Pod>]) -> Option<(Option<&'p Seen<Pod>>, Option<&'p Seen<Pod>>)> {
+    fn pair<'p>(&self, pods: &'p [Seen<Pod>]) -> Option<Pair<'p>> {
         let (new, old): (Vec<_>, Vec<_>) = staying(pods).partition(|pod| is_current(pod, self.hash));
         (new.len() <= 1 && old.len() <= 1).then(|| (new.first().copied(), old.first().copied()))
     }

@@ -10,6 +10,7 @@ mod indexes;
 mod policy;
 mod state;
 mod tracking;
+mod verdict;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,11 +25,9 @@ use parking_lot::Mutex;
 
 use self::{
     backoff::BackOff,
-    state::{
-        FAILURES, IGNORED_FAILURES, INDEX, Plan, State, Verdict, is_settled, number, set_condition, settle,
-        some,
-    },
+    state::{FAILURES, IGNORED_FAILURES, INDEX, Plan, State, is_settled, number, settle, some},
     tracking::{FINALIZER, release},
+    verdict::{Verdict, set_condition},
 };
 use super::{
     claim::{self, ORPHANED_PODS, claim_marked},

@@ -8,7 +8,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
-        batch::v1::{Job, JobCondition, JobSpec, JobStatus},
+        batch::v1::{Job, JobSpec, JobStatus},
         core::v1::Pod,
     },
     apimachinery::pkg::apis::meta::v1::Time,
@@ -19,9 +19,9 @@ use kubewright::Seen;
 use super::{
     backoff::{BackOff, finish},
     indexes::Indexes,
-    is_true,
     policy::{self, Failure},
     tracking::is_tracked,
+    verdict::Verdict,
 };
 use crate::{
     controllers::pod_batches::BURST,
@@ -36,56 +36,6 @@ pub(super) const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 pub(super) const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// How many pods wait in a status to be counted.
 const UNCOUNTED_MAX: usize = 500;
-
-/// How a job ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) is_success: bool,
-    reason: String,
-    message: String,
-}
-
-impl Verdict {
-    fn failure(reason: &str, message: impl Into<String>) -> Self {
-        Self { is_success: false, reason: reason.to_owned(), message: message.into() }
-    }
-
-    fn success(reason: &str, message: impl Into<String>) -> Self {
-        Self { is_success: true, reason: reason.to_owned(), message: message.into() }
-    }
-
-    /// What all completions together mean.
-    pub(super) fn completed() -> Self {
-        Self::success("CompletionsReached", "Reached expected number of succeeded pods")
-    }
-
-    /// The condition of a job whose end is certain, but whose pods are not gone yet.
-    pub(super) fn intent(&self) -> &'static str {
-        if self.is_success { "SuccessCriteriaMet" } else { "FailureTarget" }
-    }
-
-    /// The condition of a job that has ended.
-    pub(super) fn end(&self) -> &'static str {
-        if self.is_success { "Complete" } else { "Failed" }
-    }
-
-    /// Reason and message.
-    pub(super) fn words(&self) -> (&str, &str) {
-        (&self.reason, &self.message)
-    }
-
-    /// What was decided before.
-    fn before(status: &JobStatus) -> Option<Self> {
-        ["SuccessCriteriaMet", "FailureTarget"].into_iter().find_map(|name| {
-            let condition = status.conditions.iter().flatten().find(|one| is_true(one, name))?;
-            Some(Self {
-                is_success: name == "SuccessCriteriaMet",
-                reason: condition.reason.clone().unwrap_or_default(),
-                message: condition.message.clone().unwrap_or_default(),
-            })
-        })
-    }
-}
 
 /// What is to be done about the pods of a job that goes on.
 #[derive(Debug)]
@@ -174,8 +124,7 @@ impl<'j> State<'j> {
         let new =
             tracked().filter(|pod| self.fails_index(pod, limit)).filter_map(|pod| self.index(pod)).collect();
         let failed_indexes = Indexes::parse(failed.unwrap_or_default(), completions).union(&new);
-        let over =
-            self.succeeded_indexes.union(&failed_indexes).union(&self.indexes_of(|pod| is_active(pod)));
+        let over = self.succeeded_indexes.union(&failed_indexes).union(&self.indexes_of(is_active));
         let mut kept: BTreeMap<i32, &Seen<Pod>> = BTreeMap::new();
         for pod in self.pods.iter().filter(|pod| is_tracked(pod) && self.is_failed(pod)) {
             let Some(index) = self.index(pod).filter(|index| !over.contains(*index)) else { continue };
@@ -364,7 +313,7 @@ impl<'j> State<'j> {
     }
 
     fn plan_indexes(&self, missing: usize) -> Plan {
-        let mut taken = self.succeeded_indexes.union(&self.indexes_of(|pod| is_active(pod)));
+        let mut taken = self.succeeded_indexes.union(&self.indexes_of(is_active));
         if self.waits_for_the_end() {
             taken = taken.union(&self.indexes_of(|pod| is_terminating(pod) && !is_finished(pod)));
         }
@@ -487,42 +436,6 @@ pub(super) fn is_settled(status: &JobStatus) -> bool {
         .uncounted_terminated_pods
         .as_ref()
         .is_none_or(|pods| pods.succeeded.is_none() && pods.failed.is_none())
-}
-
-/// Makes a condition hold or not; nothing that does not hold is added. Says whether that is new.
-pub(super) fn set_condition(
-    status: &mut JobStatus,
-    name: &str,
-    holds: bool,
-    (reason, message): (&str, &str),
-    now: &Time,
-) -> bool {
-    let wanted = JobCondition {
-        type_: name.to_owned(),
-        status: if holds { "True" } else { "False" }.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-        last_probe_time: Some(now.clone()),
-        last_transition_time: Some(now.clone()),
-    };
-    let conditions = status.conditions.get_or_insert_default();
-    match conditions.iter_mut().find(|condition| condition.type_ == name) {
-        Some(before)
-            if (&before.status, &before.reason, &before.message)
-                == (&wanted.status, &wanted.reason, &wanted.message) =>
-        {
-            false
-        }
-        Some(before) => {
-            *before = wanted;
-            true
-        }
-        None if holds => {
-            conditions.push(wanted);
-            true
-        }
-        None => false,
-    }
 }
 
 fn uid(pod: &Pod) -> &str {
