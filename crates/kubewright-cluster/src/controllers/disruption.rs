@@ -62,7 +62,9 @@ impl Reconciler<PodDisruptionBudget> for Budgets {
         cx: &Context<PodDisruptionBudget>,
     ) -> Result<Next> {
         let all = cx.list::<Pod>()?;
-        let pods: Vec<&Pod> = all.iter().map(|pod| &**pod).filter(|pod| covers(budget, pod)).collect();
+        let selector = selector(budget);
+        let covers = |pod: &&Pod| selector.as_ref().is_some_and(|selector| selector.matches(pod.labels()));
+        let pods: Vec<&Pod> = all.iter().map(|pod| &**pod).filter(covers).collect();
         if pods.is_empty() {
             cx.event(Event::normal("NoPods", "Count", "No matching pods found")).await;
         }
@@ -99,11 +101,13 @@ impl Reconciler<PodDisruptionBudget> for Budgets {
     }
 }
 
-/// Whether a budget counts a pod. One with an empty selector counts all, one without a selector none.
+/// Which pods a budget counts: with an empty selector all, without a selector none.
+fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
+    Selector::try_from(budget.spec.as_ref()?.selector.clone()?).ok()
+}
+
 fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
-    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
-    selector.is_some_and(|selector| selector.matches(pod.labels()))
+    selector(budget).is_some_and(|selector| selector.matches(pod.labels()))
 }
 
 /// How many pods there should be.

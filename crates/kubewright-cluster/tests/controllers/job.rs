@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::ResourceExt;
+use kube::{Api, ResourceExt, api::DeleteParams};
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
@@ -379,7 +379,10 @@ async fn pods_of_a_job_that_is_gone_are_let_go() {
     job(&cluster, "runs", json!({})).await;
     cluster.eventually("it runs", async |cluster| status(cluster).await["ready"] == 1).await;
     assert_eq!(cluster.list::<Pod>().await[0].finalizers(), [FINALIZER]);
-    cluster.delete::<Job>("work").await;
+    // Not as by default, which would wait for the pods to be orphaned.
+    let jobs: Api<Job> = Api::default_namespaced(cluster.client());
+    jobs.delete("work", &DeleteParams::background()).await.unwrap();
+    assert!(cluster.find::<Job>("work").await.is_none());
     cluster
         .eventually("nothing holds the pod", async |cluster| {
             cluster.list::<Pod>().await.iter().all(|pod| pod.finalizers().is_empty())

@@ -89,7 +89,9 @@ mod tests {
             ("0 * * * *", "2026-01-01T01:00:00Z", Some("2026-01-01T01:00:00Z"), 0),
             ("0 * * * *", "2026-01-01T03:30:00Z", Some("2026-01-01T03:00:00Z"), 3),
             ("* * * * *", "2026-01-01T02:30:30Z", Some("2026-01-01T02:30:00Z"), 150),
-            ("30 6-16/4 * * 1-5", "2026-01-05T05:00:00Z", Some("2026-01-02T14:30:00Z"), 24),
+            // The estimate from the pause between the first two overshoots: what was missed is not made up for.
+            ("30 6-16/4 * * 1-5", "2026-01-05T05:00:00Z", None, 24),
+            ("30 6-16/4 * * 1-5", "2026-01-01T16:00:00Z", Some("2026-01-01T14:30:00Z"), 3),
         ] {
             let due = between(schedule, "2026-01-01T00:00:00Z", now).unwrap();
             assert_eq!((due.at, due.missed), (at.map(|at| at.parse().unwrap()), missed), "{schedule} {now}");

@@ -5,7 +5,7 @@ mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 use k8s_openapi::{
     api::{
         batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job},
@@ -99,7 +99,7 @@ impl CronJobs {
             let note = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
             warn(cx, "TooManyMissedTimes", note).await;
         }
-        if may_start(cron, spec, status, at, now, cx).await {
+        if may_start(cron, spec, status, at, cx).await {
             start(cron, spec, status, at, &schedule, cx).await?;
         }
         Ok(later(&CronJob { status: Some(status.clone()), ..cron.clone() }))
@@ -112,16 +112,8 @@ async fn may_start(
     spec: &CronJobSpec,
     status: &CronJobStatus,
     at: Timestamp,
-    now: Timestamp,
     cx: &Context<CronJob>,
 ) -> bool {
-    let latest =
-        spec.starting_deadline_seconds.and_then(|late| at.checked_add(SignedDuration::from_secs(late)).ok());
-    if latest.is_some_and(|latest| latest < now) {
-        let time = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
-        warn(cx, "MissSchedule", format!("Missed scheduled time to start a job: {time}")).await;
-        return false;
-    }
     let name = job_name(cron, at);
     let active = status.active.as_deref().unwrap_or_default();
     if active.iter().any(|one| one.name.as_ref() == Some(&name))
