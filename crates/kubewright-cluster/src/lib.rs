@@ -10,6 +10,7 @@
 mod cluster;
 mod controllers;
 mod discovery;
+mod fit;
 pub mod nodes;
 mod pods;
 mod scheduler;

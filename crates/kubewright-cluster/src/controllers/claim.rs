@@ -40,15 +40,17 @@ pub(super) async fn claim<K: Kind, C: Kind>(
     selector: &LabelSelector,
     orphans: &Index<C>,
 ) -> Result<Vec<Seen<C>>> {
-    claim_matching(owner, cx, |child| selects(selector, child), orphans).await
+    claim_matching(owner, cx, |child| selects(selector, child), orphans, None).await
 }
 
-/// Like [`claim`], by something other than a selector alone.
+/// Like [`claim`], by something other than a selector alone, and with a finalizer that goes on what is adopted and
+/// off what is released.
 pub(super) async fn claim_matching<K: Kind, C: Kind>(
     owner: &K,
     cx: &Context<K>,
     matches: impl Fn(&C) -> bool + Send + Sync,
     orphans: &Index<C>,
+    mark: Option<&str>,
 ) -> Result<Vec<Seen<C>>> {
     let uid = owner.meta().uid.as_deref().unwrap_or_default();
     let is_leaving = owner.meta().deletion_timestamp.is_some();
@@ -62,10 +64,13 @@ pub(super) async fn claim_matching<K: Kind, C: Kind>(
         } else if !is_leaving {
             tracing::info!(child = child.name_any(), "released: its labels no longer match");
             let others: Vec<_> = child.owner_references().iter().filter(|one| one.uid != uid).collect();
+            let finalizers: Vec<&str> =
+                child.finalizers().iter().map(String::as_str).filter(|name| Some(*name) != mark).collect();
             cx.patch(
                 &child,
                 json!({"metadata": {
                     "resourceVersion": child.resource_version(), "ownerReferences": others,
+                    "finalizers": finalizers,
                 }}),
             )
             .await?;
@@ -89,11 +94,14 @@ pub(super) async fn claim_matching<K: Kind, C: Kind>(
         tracing::info!(child = orphan.name_any(), "adopted");
         let mut owners: Vec<_> = orphan.owner_references().to_vec();
         owners.extend(owner.controller_owner_ref(&()));
+        let mut finalizers: Vec<&str> = orphan.finalizers().iter().map(String::as_str).collect();
+        finalizers.extend(mark.filter(|mark| !finalizers.contains(mark)));
         let adopted = cx
             .patch(
                 &orphan,
                 json!({"metadata": {
                     "resourceVersion": orphan.resource_version(), "ownerReferences": owners,
+                    "finalizers": finalizers,
                 }}),
             )
             .await?;

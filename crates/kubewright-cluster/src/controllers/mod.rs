@@ -1,13 +1,18 @@
 //! The built-in controllers: what every cluster does with the kinds it brings along.
 
 mod claim;
+mod cronjob;
+mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod event_expiry;
 mod garbage;
 mod hash;
+mod job;
 mod namespace;
 mod percent;
+mod pod_batches;
 mod replicaset;
 mod resource_quota;
 mod revisions;
@@ -23,6 +28,8 @@ pub(crate) use self::garbage::run as collect_garbage;
 /// All of them. The certificate, as PEM, is the one by which the API server is known.
 pub(crate) fn all(certificate: String) -> Vec<Controller> {
     let mut all = vec![
+        cronjob::controller(),
+        daemonset::controller(),
         deployment::controller(),
         event_expiry::controller(),
         namespace::controller(),
@@ -34,7 +41,9 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
         volumes::claims(),
         volumes::volumes(),
     ];
+    all.extend(disruption::controllers());
     all.extend(endpoints::controllers());
+    all.extend(job::controllers());
     all
 }
 

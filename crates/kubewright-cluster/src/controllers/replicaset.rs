@@ -2,21 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::future::join_all;
 use k8s_openapi::api::{
     apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
     core::v1::Pod,
 };
 use kube::ResourceExt as _;
-use kubewright::{Context, Controller, Error, Event, Next, Owners, Reconciler, Result, Seen, Watch};
+use kubewright::{Context, Controller, Error, Next, Owners, Reconciler, Result, Seen, Watch};
 
-use super::claim::{self, ORPHANED_PODS, claim};
+use super::{
+    claim::{self, ORPHANED_PODS, claim},
+    pod_batches::{self, BURST},
+};
 use crate::pods::{self, Availability, available_in, is_active, is_ready, is_terminating};
-
-/// How many pods are created at once at first; twice as many with each time that goes well.
-const FIRST_BATCH: usize = 1;
-/// How many pods are made or deleted in one go.
-const BURST: usize = 500;
 
 struct ReplicaSets;
 
@@ -51,34 +48,15 @@ impl Reconciler<ReplicaSet> for ReplicaSets {
     }
 }
 
-/// Creates pods, few at first, so that a mistake in the template costs few requests.
+/// Creates as many pods as are missing.
 async fn create(set: &ReplicaSet, cx: &Context<ReplicaSet>, missing: usize) -> Result<()> {
-    let (mut left, mut batch) = (missing.min(BURST), FIRST_BATCH);
-    while left > 0 {
-        let outcomes = join_all((0..batch.min(left)).map(|_| create_pod(set, cx))).await;
-        left -= outcomes.len();
-        batch *= 2;
-        outcomes.into_iter().collect::<Result<()>>()?;
-    }
+    let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
+    let pod = pods::from_template(&template, &set.name_any());
+    pod_batches::create(cx, vec![pod; missing.min(BURST)]).await.1?;
     if missing > BURST {
         Err(Error::new("there are more pods to create than fit into one go"))
     } else {
         Ok(())
-    }
-}
-
-async fn create_pod(set: &ReplicaSet, cx: &Context<ReplicaSet>) -> Result<()> {
-    let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
-    match cx.create(pods::from_template(&template, &set.name_any())).await {
-        Ok(pod) => {
-            let note = format!("Created pod: {}", pod.name_any());
-            cx.event(Event::normal("SuccessfulCreate", "Create", note)).await;
-            Ok(())
-        }
-        Err(error) => {
-            cx.event(Event::warning("FailedCreate", "Create", format!("Error creating: {error}"))).await;
-            Err(error)
-        }
     }
 }
 
@@ -96,14 +74,8 @@ async fn delete(cx: &Context<ReplicaSet>, active: &[Seen<Pod>], surplus: usize) 
         let node = pods::spec(pod).node_name.as_deref().unwrap_or_default();
         pods::DeletionRank::of(pod, on_node[node], cx.clock().now())
     });
-    let outcomes = join_all(ranked.into_iter().take(surplus.min(BURST)).map(|pod| async {
-        cx.delete(pod).await?;
-        let note = format!("Deleted pod: {}", pod.name_any());
-        cx.event(Event::normal("SuccessfulDelete", "Delete", note)).await;
-        Ok(())
-    }))
-    .await;
-    outcomes.into_iter().collect()
+    let surplus: Vec<Seen<Pod>> = ranked.into_iter().take(surplus.min(BURST)).cloned().collect();
+    pod_batches::delete(cx, &surplus).await
 }
 
 /// What is said of the set, and when to look again.

@@ -23,8 +23,6 @@ use super::{
 pub(super) const ORPHANED_REVISIONS: Index<ControllerRevision> = Index::new("orphaned", claim::orphaned);
 /// The label of pods that says which revision they were made from.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
-/// The label of revisions with what tells their names apart.
-const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 /// How much of the owner's name is in that of a revision.
 const LONGEST_PREFIX: usize = 223;
 
@@ -37,12 +35,14 @@ pub(super) struct Revisions {
 }
 
 impl Revisions {
-    /// Reads what is there, and makes the revision of `template` the newest.
+    /// Reads what is there, and makes the revision of `template` the newest. What tells the names of revisions
+    /// apart is also in a label of theirs.
     pub(super) async fn of<K>(
         owner: &K,
         cx: &Context<K>,
         selector: &LabelSelector,
         template: &PodTemplateSpec,
+        hash_label: &str,
         collisions: i32,
     ) -> Result<Self>
     where
@@ -61,7 +61,7 @@ impl Revisions {
                 revisions.all.push(cx.patch(&again, json!({"revision": next})).await?);
             }
             None => {
-                let created = revisions.create(owner, cx, template, &data, next).await?;
+                let created = revisions.create(owner, cx, template, hash_label, &data, next).await?;
                 revisions.all.push(created);
             }
         }
@@ -95,6 +95,7 @@ impl Revisions {
         owner: &K,
         cx: &Context<K>,
         template: &PodTemplateSpec,
+        hash_label: &str,
         data: &Value,
         number: i64,
     ) -> Result<Seen<ControllerRevision>>
@@ -107,7 +108,7 @@ impl Revisions {
             name.truncate(LONGEST_PREFIX);
             let mut labels =
                 template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
-            labels.insert(HASH_LABEL.to_owned(), hash.clone());
+            labels.insert(hash_label.to_owned(), hash.clone());
             let revision = ControllerRevision {
                 metadata: ObjectMeta {
                     name: Some(format!("{name}-{hash}")),

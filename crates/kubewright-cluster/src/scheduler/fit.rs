@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm, Taint, Toleration,
-};
+use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, Taint};
 use kube::ResourceExt as _;
 
 use super::requests::Resources;
-use crate::pods;
+use crate::{fit, pods};
 
 /// Why a pod can't be on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,83 +28,23 @@ impl Unfit {
 
 /// What a node asks of pods by itself, whoever else is there.
 pub(super) fn admits(node: &Node, pod: &Pod) -> Result<(), Unfit> {
-    let (spec, on) = (pods::spec(pod), node.spec.clone().unwrap_or_default());
+    let spec = pods::spec(pod);
     let unschedulable = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
         effect: "NoSchedule".to_owned(),
         ..Taint::default()
     };
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    if on.unschedulable == Some(true) && !tolerates(tolerations, &unschedulable) {
+    let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    if is_cordoned && !fit::covers_any(spec, &unschedulable) {
         return Err(Unfit::never("node(s) were unschedulable"));
     }
-    let keeps_away = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    if on.taints.iter().flatten().filter(keeps_away).any(|taint| !tolerates(tolerations, taint)) {
+    if !fit::admits(spec, node) {
         return Err(Unfit::never("node(s) had untolerated taint(s)"));
     }
-    let wanted = spec.node_selector.iter().flatten();
-    let has_labels = wanted.into_iter().all(|(name, value)| node.labels().get(name) == Some(value));
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_ref());
-    if !has_labels || required.is_some_and(|selector| !selects_node(selector, node)) {
+    if !fit::attracts(spec, node) {
         return Err(Unfit::never("node(s) didn't match Pod's node affinity/selector"));
     }
     Ok(())
-}
-
-/// Whether any of the tolerations is for a taint.
-fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| {
-        let effect = toleration.effect.as_deref().unwrap_or_default();
-        let key = toleration.key.as_deref().unwrap_or_default();
-        let values =
-            (toleration.value.as_deref().unwrap_or_default(), taint.value.as_deref().unwrap_or_default());
-        (effect.is_empty() || effect == taint.effect)
-            && (key.is_empty() || key == taint.key)
-            && match toleration.operator.as_deref().unwrap_or("Equal") {
-                "Exists" => true,
-                "Equal" | "" => values.0 == values.1,
-                operator => compares(values.1, operator, values.0),
-            }
-    })
-}
-
-fn compares(value: &str, operator: &str, bound: &str) -> bool {
-    let (Ok(value), Ok(bound)) = (value.parse::<i64>(), bound.parse::<i64>()) else { return false };
-    match operator {
-        "Gt" => value > bound,
-        "Lt" => value < bound,
-        _ => false,
-    }
-}
-
-/// Whether one of the terms of a selector matches a node.
-fn selects_node(selector: &NodeSelector, node: &Node) -> bool {
-    selector.node_selector_terms.iter().any(|term| matches_term(term, node))
-}
-
-fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    // An empty term matches nothing.
-    if expressions.is_empty() && fields.is_empty() {
-        return false;
-    }
-    let name = node.name_any();
-    expressions.iter().all(|one| holds(one, node.labels().get(&one.key).map(String::as_str)))
-        && fields.iter().all(|one| one.key == "metadata.name" && holds(one, Some(&name)))
-}
-
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let is_among = |value: &str| values.iter().any(|one| one == value);
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(is_among),
-        "NotIn" => !value.is_some_and(is_among),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        operator => value.zip(values.first()).is_some_and(|(value, bound)| compares(value, operator, bound)),
-    }
 }
 
 /// Whether there is enough left on a node with these pods.

@@ -8,10 +8,15 @@
     reason = "tests say what is wrong by panicking"
 )]
 
+mod cronjob;
+mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod event_expiry;
+mod events;
 mod garbage;
+mod job;
 mod namespaces;
 mod replicaset;
 mod resource_quota;

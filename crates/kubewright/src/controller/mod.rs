@@ -39,11 +39,20 @@ use crate::{
 pub trait Reconciler<K: Kind>: Send + Sync + 'static {
     /// Compares what is wanted with what is, and does what is missing.
     fn reconcile(&self, object: &K, cx: &Context<K>) -> impl Future<Output = Result<Next>> + Send;
+
+    /// The object is gone: what was remembered of it can go, too.
+    fn forget(&self, key: &Key) {
+        let _ = key;
+    }
 }
 
 impl<K: Kind, R: Reconciler<K>> Reconciler<K> for Arc<R> {
     async fn reconcile(&self, object: &K, cx: &Context<K>) -> Result<Next> {
         R::reconcile(self, object, cx).await
+    }
+
+    fn forget(&self, key: &Key) {
+        R::forget(self, key);
     }
 }
 

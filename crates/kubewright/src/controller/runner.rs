@@ -53,6 +53,7 @@ pub(super) struct Plan<K: Kind> {
     /// Whether it is the only controller of its kind is known when it is started.
     status: Box<dyn Fn(bool) -> StatusShape + Send + Sync>,
     reconcile: Reconcile<K>,
+    forget: Box<dyn Fn(&Key) + Send + Sync>,
     sources: Vec<Source>,
     prune: Vec<Prune<K>>,
     cleanups: Vec<Cleanup<K>>,
@@ -75,6 +76,10 @@ impl<K: Kind> Plan<K> {
             status: Box::new(move |is_alone| match &definition {
                 Some(definition) => StatusShape::of(definition, &version, is_alone && tells_stalled),
                 None => StatusShape::default(),
+            }),
+            forget: Box::new({
+                let reconciler = reconciler.clone();
+                move |key| reconciler.forget(key)
             }),
             reconcile: Arc::new(move |object, cx| {
                 let reconciler = reconciler.clone();
@@ -278,6 +283,7 @@ impl<K: Kind> Runner<K> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             self.shared.held.forget(key);
+            (self.plan.forget)(key);
             return Ok(Next::on_change());
         };
         let outcome = self.reconcile(object.clone()).await;

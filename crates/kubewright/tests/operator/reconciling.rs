@@ -626,3 +626,32 @@ async fn two_controllers_of_one_kind_do_not_quarrel_about_a_condition() {
     assert_eq!(log.take(), ["hello"]);
     assert_eq!(words(&conditions(&world).await), ["Seen True by another"]);
 }
+
+/// Remembers which objects it was told to forget.
+struct Forgetful(Log);
+
+impl Reconciler<Site> for Forgetful {
+    async fn reconcile(&self, _: &Site, _: &Context<Site>) -> Result<Next> {
+        Ok(Next::on_change())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.0.add(key.to_string());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_may_forget_what_is_gone() {
+    let world = World::new().await;
+    let log = Log::default();
+    let _running =
+        only(Controller::of::<Site>().run(Forgetful(log.clone()))).start(world.recorded(), world.options());
+    world.create(&site("short")).await;
+    world.create(&site("stays")).await;
+    world.rest().await;
+    assert!(log.take().is_empty());
+    world.delete::<Site>("short").await;
+    world.rest().await;
+    let forgotten = log.take();
+    assert!(forgotten.len() == 1 && forgotten[0].ends_with("/short"), "{forgotten:?}");
+}

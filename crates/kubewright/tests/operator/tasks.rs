@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use kubewright::{Operator, Watch};
 use serde_json::json;
 
-use crate::support::{Log, World, map, options, rest};
+use crate::support::{Log, World, map};
 
 /// Writes down what is told of config maps until it is told that `last` has gone, and then looks what is left.
 fn following(log: &Log, last: &'static str) -> Operator {
@@ -48,20 +48,20 @@ async fn a_task_is_told_of_what_it_watches_until_it_lets_go() {
     let world = World::new().await;
     let log = Log::default();
     world.create(&followed("one")).await;
-    let mut running = following(&log, "one").start(world.recorded(), options());
+    let mut running = following(&log, "one").start(world.recorded(), world.options());
     running.working().await.unwrap();
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["one is there", "ready: 1"]);
     assert_eq!(world.open_watches(), ["configmaps"]);
 
     world.create(&followed("two")).await;
     world.merge::<ConfigMap>("two", json!({"data": {"value": "2"}})).await;
     world.delete::<ConfigMap>("one").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), ["two is new", "two has changed", "one has gone", "left: 1"]);
     assert_eq!(world.open_watches(), Vec::<String>::new(), "nobody wants it any more");
 
     world.delete::<ConfigMap>("two").await;
-    rest().await;
+    world.rest().await;
     assert_eq!(log.take(), Vec::<String>::new());
 }

@@ -28,6 +28,9 @@ use super::{
 };
 use crate::pods::{self, Availability, available_in, is_finished, is_ready, is_terminating, selects};
 
+/// The label of revisions with what tells their names apart.
+const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+
 struct StatefulSets;
 
 pub(super) fn controller() -> Controller {
@@ -66,12 +69,13 @@ impl Reconciler<StatefulSet> for StatefulSets {
             selects(&spec.selector, pod)
                 && pod.name_any().rsplit_once('-').is_some_and(|(owner, _)| owner == name)
         };
-        let pods = claim_matching(set, cx, is_member, &ORPHANED_PODS).await?;
+        let pods = claim_matching(set, cx, is_member, &ORPHANED_PODS, None).await?;
         let mut used: BTreeSet<String> = pods.iter().map(|pod| revision(pod).to_owned()).collect();
         let members = pods.into_iter().filter_map(|pod| Some((member::ordinal(&name, &pod)?, pod)));
         let before = set.status.clone().unwrap_or_default();
         let collisions = before.collision_count.unwrap_or(0);
-        let revisions = Revisions::of(set, cx, &spec.selector, &spec.template, collisions).await?;
+        let revisions =
+            Revisions::of(set, cx, &spec.selector, &spec.template, HASH_LABEL, collisions).await?;
         let Some(update) = revisions.newest() else { return Ok(Next::on_change()) };
         let current = revisions.named(before.current_revision.as_deref()).unwrap_or(update);
         let round = Round {
