@@ -5,6 +5,7 @@
 
 mod chart;
 mod client;
+mod cluster;
 mod contest;
 mod inside;
 mod load;
@@ -81,6 +82,8 @@ enum Part {
     Inside,
     /// An operator
     Operator,
+    /// A whole cluster
+    Cluster,
     /// The same operator, written with something else
     Peers,
 }
@@ -113,6 +116,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     if wants(Part::Operator) {
         measures.extend(operators::run(&arguments.server, rounds)?);
         measures.push(contest::idle(&arguments.server, &arguments.operator, rounds)?);
+    }
+    if wants(Part::Cluster) {
+        measures.extend(cluster::run(&arguments.server, rounds)?);
     }
     let mut versions = Vec::new();
     if wants(Part::Servers) {

@@ -34,12 +34,22 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts the embedded server in a process of its own and waits until it is ready.
     pub(crate) async fn embedded(command: &Path) -> Result<Self> {
+        Self::command(command, &["--api-only"]).await
+    }
+
+    /// Starts a whole cluster in a process of its own and waits until it is ready.
+    pub(crate) async fn cluster(command: &Path, nodes: usize) -> Result<Self> {
+        Self::command(command, &["--nodes", &nodes.to_string()]).await
+    }
+
+    async fn command(command: &Path, arguments: &[&str]) -> Result<Self> {
         // The port is free again before the server opens it: good enough on a quiet loopback.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let endpoint = Endpoint { address, token: format!("bench-{}", std::process::id()) };
         let started = Instant::now();
         let owner = Command::new(command)
-            .args(["cluster", "--api-only", "--listen", &address.to_string(), "--token", &endpoint.token])
+            .args(["cluster", "--listen", &address.to_string(), "--token", &endpoint.token])
+            .args(arguments)
             .arg("--kubeconfig")
             .arg(std::env::temp_dir().join("kubewright-bench.kubeconfig"))
             .stdin(Stdio::null())
