@@ -88,6 +88,11 @@ impl TestCluster {
         Self { cluster, simulated, namespace: "default".to_owned() }
     }
 
+    /// The cluster itself, to be stopped for example.
+    pub fn into_inner(self) -> Cluster {
+        self.cluster
+    }
+
     /// All containers of an image follow a script from now on.
     pub fn script(&self, image: &str, script: Script) {
         self.simulated.script(image, script);
@@ -157,6 +162,16 @@ impl TestCluster {
     /// If that is refused.
     pub async fn patch<K: Kind>(&self, name: &str, change: serde_json::Value) -> K {
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
+    }
+
+    /// Changes the status of an object by a merge patch.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub async fn patch_status<K: Kind>(&self, name: &str, status: serde_json::Value) -> K {
+        let change = Patch::Merge(serde_json::json!({"status": status}));
+        let patched = self.api::<K>().patch_status(name, &PatchParams::default(), &change).await;
         typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
     }
 

@@ -1,9 +1,11 @@
 //! Nodes: what a kubelet does for the pods on them, with the containers behind one trait.
 
+mod container;
 mod kubelet;
 mod record;
 mod runtime;
 mod simulated;
+mod status;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::kubelet::controller;
 pub use self::{
-    runtime::{Doing, Run, Runtime, Sight},
+    runtime::{Doing, Failure, Line, Probe, Run, Runtime, Sight},
     simulated::{Script, Simulated},
 };
 

@@ -13,6 +13,7 @@ mod endpoints;
 mod event_expiry;
 mod garbage;
 mod namespaces;
+mod pods;
 mod replicaset;
 mod resource_quota;
 mod scheduling;
