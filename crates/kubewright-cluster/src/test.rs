@@ -88,9 +88,18 @@ impl TestCluster {
         Self { cluster, simulated, namespace: "default".to_owned() }
     }
 
-    /// The cluster itself, to be stopped for example.
-    pub fn into_inner(self) -> Cluster {
-        self.cluster
+    /// The cluster after a restart of everything but the API server and what is stored there.
+    ///
+    /// # Panics
+    /// If it does not stop or start.
+    #[must_use]
+    pub async fn restarted(self) -> Self {
+        let Self { cluster, simulated, namespace } = self;
+        let (server, now) = (cluster.server().clone(), cluster.clock().now());
+        cluster.stop().await.unwrap_or_else(|why| panic!("the cluster did not stop: {why}"));
+        let builder = Cluster::builder().seed(2).starting_at(now).nodes(0).runtime(simulated.clone());
+        let cluster = builder.start_on(server).await.unwrap_or_else(|why| panic!("no cluster: {why}"));
+        Self { cluster, simulated, namespace }
     }
 
     /// All containers of an image follow a script from now on.

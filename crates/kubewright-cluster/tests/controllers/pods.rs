@@ -412,18 +412,12 @@ async fn annotations_tell_what_becomes_of_a_pod() {
 
 #[tokio::test]
 async fn pods_go_on_after_a_restart_of_the_cluster() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = async |origin: &str| {
-        let origin = origin.parse().unwrap();
-        let cluster = TestCluster::with(|builder| builder.data_dir(dir.path()).starting_at(origin)).await;
-        cluster.script("crash", Script::default().exits_after(seconds(1), 1));
-        cluster.script("slow", Script::default().starts_after(seconds(60)));
-        cluster
-    };
+    let cluster = TestCluster::start().await;
+    cluster.script("crash", Script::default().exits_after(seconds(1), 1));
+    cluster.script("slow", Script::default().starts_after(seconds(60)));
     let container = async |cluster: &TestCluster, name: &str| {
         cluster.get::<Pod>(name).await.status.unwrap().container_statuses.unwrap().remove(0)
     };
-    let cluster = start("2026-01-01T00:00:00Z").await;
     for (name, image) in [("web", "nginx"), ("crash", "crash"), ("slow", "slow"), ("leaving", "nginx")] {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -437,9 +431,7 @@ async fn pods_go_on_after_a_restart_of_the_cluster() {
     cluster.simulated().script("nginx", Script::default().stops_after(seconds(20)));
     cluster.delete::<Pod>("leaving").await;
     cluster.advance(seconds(1)).await;
-    cluster.into_inner().stop().await.unwrap();
-
-    let cluster = start("2026-01-01T00:01:00Z").await;
+    let cluster = cluster.restarted().await;
     cluster.advance(seconds(1)).await;
     assert_eq!(container(&cluster, "web").await, before);
     let crash = container(&cluster, "crash").await;
