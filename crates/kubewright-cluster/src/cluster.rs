@@ -107,6 +107,7 @@ impl Builder {
         let operator = Operator::new("kube-controller-manager");
         let operator =
             controllers::all(server.certificate_authority()).into_iter().fold(operator, Operator::controller);
+        server.reads_logs_from(nodes::Logs { runtime: self.runtime.clone(), clock });
         let operator =
             operator.controller(scheduler::controller()).controller(nodes::controller(self.runtime));
         let operator = operator.task("garbage-collector-controller", controllers::collect_garbage);

@@ -2,6 +2,7 @@
 
 mod container;
 mod kubelet;
+mod logs;
 mod record;
 mod runtime;
 mod simulated;
@@ -15,9 +16,9 @@ use kube::{
 use kubewright::clock::Clock;
 use serde_json::{Value, json};
 
-pub(crate) use self::kubelet::controller;
+pub(crate) use self::{kubelet::controller, logs::Logs};
 pub use self::{
-    runtime::{Doing, Failure, Line, Probe, Run, Runtime, Sight},
+    runtime::{Doing, Failure, Probe, Run, Runtime, Sight},
     simulated::{Script, Simulated},
 };
 

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::Key;
+use kubewright_apiserver::LogLine;
 use tokio::sync::mpsc;
 
 /// One run of a container: the first, or one of its restarts.
@@ -97,15 +98,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A line that a container has written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// When.
-    pub at: Timestamp,
-    /// What, without the end of the line.
-    pub text: String,
-}
-
 /// What is seen of a run, and when there will be something else to see, if that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight {
@@ -124,7 +116,7 @@ pub trait Runtime: Send + Sync + 'static {
     fn stop(&self, run: &Run<'_>, since: Timestamp, grace: Duration, now: Timestamp) -> Sight;
 
     /// What a run has written so far.
-    fn logs(&self, run: &Run<'_>, now: Timestamp) -> Vec<Line>;
+    fn logs(&self, run: &Run<'_>, now: Timestamp) -> Vec<LogLine>;
 
     /// Nothing of this pod is needed any more.
     fn forget(&self, pod: &Pod) {

@@ -23,11 +23,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, Probe as ProbeSpec};
 use kube::ResourceExt as _;
+use kubewright_apiserver::LogLine;
 use parking_lot::RwLock;
 
 use super::{
     container::later,
-    runtime::{Doing, Failure, Line, Probe, Run, Runtime, Sight},
+    runtime::{Doing, Failure, Probe, Run, Runtime, Sight},
 };
 
 /// What probes of a simulation say when they fail.
@@ -286,10 +287,10 @@ impl Runtime for Simulated {
         Sight { doing: Doing::Exited { since: began, at, code, reason: None, killed_for: None }, until: None }
     }
 
-    fn logs(&self, run: &Run<'_>, now: Timestamp) -> Vec<Line> {
+    fn logs(&self, run: &Run<'_>, now: Timestamp) -> Vec<LogLine> {
         let script = self.script_of(run);
         let at = script.began(run);
         let lines = script.logs.lines().filter(|_| at <= now);
-        lines.map(|text| Line { at, text: text.to_owned() }).collect()
+        lines.map(|text| LogLine { at, text: text.to_owned() }).collect()
     }
 }

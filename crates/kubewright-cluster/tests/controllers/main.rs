@@ -12,6 +12,7 @@ mod deployment;
 mod endpoints;
 mod event_expiry;
 mod garbage;
+mod logs;
 mod namespaces;
 mod pods;
 mod replicaset;
