@@ -7,13 +7,16 @@ mod event_expiry;
 mod garbage;
 mod hash;
 mod namespace;
+mod node_lifecycle;
 mod percent;
+mod pod_gc;
 mod replicaset;
 mod resource_quota;
 mod revisions;
 mod root_certificate;
 mod service_account;
 mod statefulset;
+mod taint_eviction;
 pub(crate) mod volumes;
 
 use kubewright::{Controller, Error, Key, Kind, Lookup, Seen};
@@ -26,11 +29,14 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
         deployment::controller(),
         event_expiry::controller(),
         namespace::controller(),
+        node_lifecycle::controller(),
+        pod_gc::controller(),
         replicaset::controller(),
         resource_quota::controller(),
         root_certificate::controller(certificate),
         service_account::controller(),
         statefulset::controller(),
+        taint_eviction::controller(),
         volumes::claims(),
         volumes::volumes(),
     ];

@@ -1,17 +1,15 @@
 //! What every node does with the pods that are assigned to it: runs them, says how they are doing, and lets them
 //! go when they are deleted.
 
-use std::{collections::BTreeMap, future::ready, sync::Arc};
+use std::{collections::BTreeMap, future::ready, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{HostIP, Node, Pod, PodIP, PodStatus};
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Preconditions},
-};
+use kube::ResourceExt as _;
 use kubewright::{Change, Context, Controller, Index, Next, Predicate, Reconciler, Result, Seen, Watch};
 use parking_lot::Mutex;
 
 use super::{
+    Lost,
     container::{between, is_running},
     record::{Record, Step},
     runtime::Runtime,
@@ -24,8 +22,12 @@ const BY_ADDRESS: Index<Pod> = Index::new("address", |pod| match pods::is_finish
     false => pod.status.iter().filter_map(|status| status.pod_ip.clone()).collect(),
 });
 
+/// How often a node that is lost is asked for.
+const ASKED_AGAIN: Duration = Duration::from_secs(5);
+
 struct Kubelet {
     pods: Arc<Pods>,
+    lost: Lost,
     /// By the names of nodes, the last part of the address that was given to a pod last.
     given: Mutex<BTreeMap<String, u8>>,
 }
@@ -44,7 +46,7 @@ impl Pods {
     }
 }
 
-pub(crate) fn controller(runtime: Arc<dyn Runtime>) -> Controller {
+pub(crate) fn controller(runtime: Arc<dyn Runtime>, lost: Lost) -> Controller {
     let controller = Controller::of_existing::<Pod>().named("kubelet").reads::<Node>();
     let controller = match runtime.changes() {
         Some(changes) => controller.triggered_by(changes),
@@ -64,13 +66,16 @@ pub(crate) fn controller(runtime: Arc<dyn Runtime>) -> Controller {
         .reconciles_deleted()
         .concurrency(16)
         .reports_as("kubelet")
-        .run(Kubelet { pods, given: Mutex::default() })
+        .run(Kubelet { pods, lost, given: Mutex::default() })
 }
 
 impl Reconciler<Pod> for Kubelet {
     async fn reconcile(&self, pod: &Pod, cx: &Context<Pod>) -> Result<Next> {
         let node = pods::spec(pod).node_name.as_deref().and_then(|name| cx.get::<Node>(name).transpose());
         let Some(node) = node.transpose()? else { return Ok(Next::on_change()) };
+        if self.lost.contains(&node.name_any()) {
+            return Ok(Next::after(ASKED_AGAIN));
+        }
         if pods::is_finished(pod) && !pods::is_terminating(pod) && !runs(pod) {
             self.pods.records.lock().remove(&pod.uid().unwrap_or_default());
             return Ok(Next::on_change());
@@ -89,7 +94,7 @@ impl Reconciler<Pod> for Kubelet {
             cx.event(event).await;
         }
         if is_over && pods::is_terminating(pod) {
-            remove(pod, cx).await?;
+            pods::remove(pod, cx.client()).await?;
             return Ok(Next::on_change());
         }
         Ok(until.map_or_else(Next::on_change, |until| Next::after(between(now, until))))
@@ -144,19 +149,5 @@ impl Kubelet {
             }
         }
         Ok(None)
-    }
-}
-
-/// The last step of a deletion, which is the kubelet's to do.
-async fn remove(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
-    let api: Api<Pod> = Api::namespaced(cx.client().clone(), cx.namespace());
-    let parameters = DeleteParams {
-        grace_period_seconds: Some(0),
-        preconditions: Some(Preconditions { uid: pod.uid(), resource_version: None }),
-        ..DeleteParams::default()
-    };
-    match api.delete(&pod.name_any(), &parameters).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        outcome => Ok(outcome.map(|_| ())?),
     }
 }

@@ -37,11 +37,11 @@ pub(super) fn admits(node: &Node, pod: &Pod) -> Result<(), Unfit> {
         ..Taint::default()
     };
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    if on.unschedulable == Some(true) && !tolerates(tolerations, &unschedulable) {
+    if on.unschedulable == Some(true) && tolerating(tolerations, &unschedulable).is_none() {
         return Err(Unfit::never("node(s) were unschedulable"));
     }
     let keeps_away = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    if on.taints.iter().flatten().filter(keeps_away).any(|taint| !tolerates(tolerations, taint)) {
+    if on.taints.iter().flatten().filter(keeps_away).any(|taint| tolerating(tolerations, taint).is_none()) {
         return Err(Unfit::never("node(s) had untolerated taint(s)"));
     }
     let wanted = spec.node_selector.iter().flatten();
@@ -54,9 +54,9 @@ pub(super) fn admits(node: &Node, pod: &Pod) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Whether any of the tolerations is for a taint.
-fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| {
+/// The first of the tolerations that is for a taint.
+pub(crate) fn tolerating<'t>(tolerations: &'t [Toleration], taint: &Taint) -> Option<&'t Toleration> {
+    tolerations.iter().find(|toleration| {
         let effect = toleration.effect.as_deref().unwrap_or_default();
         let key = toleration.key.as_deref().unwrap_or_default();
         let values =

@@ -14,6 +14,7 @@ mod event_expiry;
 mod garbage;
 mod logs;
 mod namespaces;
+mod nodes;
 mod pods;
 mod replicaset;
 mod resource_quota;
