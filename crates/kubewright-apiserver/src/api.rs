@@ -20,6 +20,7 @@ use crate::{
     credentials::Credentials,
     entropy::Entropy,
     http::{answer::Body, listener},
+    rest::logs::LogSource,
     server::{BoxFuture, Cut, Hook, Server},
     store::{OpenError, Options, Store},
 };
@@ -219,6 +220,11 @@ impl ApiServer {
     /// Forgets watch history up to now, as the compaction of a real cluster does every few minutes.
     pub fn compact(&self) {
         self.server.store.compact(self.server.store.revision());
+    }
+
+    /// What containers have written is read from here, from now on. Without this, no pod has a log.
+    pub fn reads_logs_from(&self, source: impl LogSource) {
+        self.server.set_log_source(Arc::new(source));
     }
 
     /// The administrator's bearer token.

@@ -53,5 +53,6 @@ pub use self::{
     credentials::write_private,
     http::answer::Body,
     quantity::{Quantity, QuantityError},
+    rest::logs::{LogLine, LogSource},
     server::{Answer, BoxFuture, Cut, Hook, Next},
 };

@@ -21,6 +21,7 @@ use crate::{
     entropy::Entropy,
     http::{self, answer::Body},
     registry::Registry,
+    rest::logs::LogSource,
     services::Allocations,
     store::Store,
 };
@@ -36,6 +37,7 @@ pub(crate) struct Server {
     registry: RwLock<Arc<Registry>>,
     rules: RwLock<Rules>,
     pub(crate) services: Mutex<Allocations>,
+    logs: RwLock<Option<Arc<dyn LogSource>>>,
     address: RwLock<String>,
     hook: Option<Arc<dyn Hook>>,
     /// Further names the serving certificate is good for.
@@ -119,6 +121,7 @@ impl Server {
             registry: RwLock::new(Arc::new(Registry::built_in())),
             rules: RwLock::default(),
             services: Mutex::default(),
+            logs: RwLock::default(),
             address: RwLock::new("127.0.0.1:6443".to_owned()),
             hook,
             hosts,
@@ -139,6 +142,8 @@ impl Server {
             registry: RwLock::new(self.registry()),
             rules: RwLock::new(self.rules()),
             services: Mutex::new(self.services.lock().clone()),
+            // The nodes stay where they are.
+            logs: RwLock::default(),
             address: RwLock::new(self.address()),
             hook: self.hook.clone(),
             hosts: self.hosts.clone(),
@@ -146,6 +151,14 @@ impl Server {
             definitions: tokio::sync::Mutex::default(),
             definitions_stale: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn log_source(&self) -> Option<Arc<dyn LogSource>> {
+        self.logs.read().clone()
+    }
+
+    pub(crate) fn set_log_source(&self, source: Arc<dyn LogSource>) {
+        *self.logs.write() = Some(source);
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {

@@ -9,7 +9,7 @@ use kubewright_apiserver::{ApiServer, Hook, auth::UserInfo};
 
 use crate::{
     controllers,
-    nodes::{self, Runtime, Simulated},
+    nodes::{self, Lost, Runtime, Simulated},
     scheduler,
 };
 
@@ -101,23 +101,28 @@ impl Builder {
     pub async fn start_on(self, server: ApiServer) -> Result<Cluster, StartError> {
         let client = server.client_as(UserInfo::new("system:kube-controller-manager", ["system:masters"]));
         let clock = self.origin.map_or_else(Clock::system, Clock::starting_at);
-        nodes::register(&client, self.nodes, clock).await.map_err(StartError::Nodes)?;
+        nodes::register(&client, self.nodes).await.map_err(StartError::Nodes)?;
         controllers::volumes::register(&client).await.map_err(StartError::Storage)?;
         // One operator for all of them, so that they share their watches.
         let operator = Operator::new("kube-controller-manager");
         let operator =
             controllers::all(server.certificate_authority()).into_iter().fold(operator, Operator::controller);
-        let operator =
-            operator.controller(scheduler::controller()).controller(nodes::controller(self.runtime));
+        server.reads_logs_from(nodes::Logs { runtime: self.runtime.clone(), clock });
+        let lost = Lost::default();
+        let operator = operator
+            .controller(scheduler::controller())
+            .controller(nodes::agent(lost.clone()))
+            .controller(nodes::controller(self.runtime, lost.clone()));
         let operator = operator.task("garbage-collector-controller", controllers::collect_garbage);
         let options = Options {
             clock,
             entropy: self.seed.map_or_else(Entropy::system, Entropy::seeded),
             ..Options::default()
         };
-        let mut running = operator.start(client, options);
+        let mut running = operator.start(client.clone(), options);
         running.working().await.map_err(StartError::Controllers)?;
-        Ok(Cluster { server, running, clock })
+        nodes::ready(&client).await.map_err(StartError::Nodes)?;
+        Ok(Cluster { server, running, clock, lost })
     }
 }
 
@@ -126,6 +131,7 @@ pub struct Cluster {
     server: ApiServer,
     running: Running,
     clock: Clock,
+    lost: Lost,
 }
 
 impl Cluster {
@@ -158,6 +164,16 @@ impl Cluster {
     /// The time it is in the cluster.
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Cuts a node off: nothing is heard of it any more, and nothing changes on it.
+    pub fn lose_node(&self, name: &str) {
+        self.lost.lose(name);
+    }
+
+    /// A node that was cut off comes back.
+    pub fn restore_node(&self, name: &str) {
+        self.lost.restore(name);
     }
 
     /// Waits until the controllers end by themselves, which they only do if something fails.

@@ -25,12 +25,12 @@ pub(crate) fn admits(spec: &PodSpec, node: &Node) -> bool {
 pub(crate) fn tolerates(spec: &PodSpec, node: &Node, effects: &[&str]) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let mut counting = taints.filter(|taint| effects.contains(&taint.effect.as_str()));
-    counting.all(|taint| covers_any(spec, taint))
+    counting.all(|taint| tolerating(spec, taint).is_some())
 }
 
-/// Whether one of a pod's tolerations is for a taint.
-pub(crate) fn covers_any(spec: &PodSpec, taint: &Taint) -> bool {
-    spec.tolerations.iter().flatten().any(|toleration| covers(toleration, taint))
+/// The first of a pod's tolerations that is for a taint.
+pub(crate) fn tolerating<'s>(spec: &'s PodSpec, taint: &Taint) -> Option<&'s Toleration> {
+    spec.tolerations.iter().flatten().find(|toleration| covers(toleration, taint))
 }
 
 fn covers(toleration: &Toleration, taint: &Taint) -> bool {

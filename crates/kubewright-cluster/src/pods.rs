@@ -4,13 +4,49 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition, PodSpec, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
+    api::core::v1::{Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
 };
 use kube::{
-    ResourceExt as _,
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Preconditions},
     core::{Selector, SelectorExt as _},
 };
+use kubewright::{Index, Result};
+
+/// Pods by the node they are on, as long as they need it.
+pub(crate) const BY_NODE: Index<Pod> = Index::new("node", |pod| match is_finished(pod) {
+    true => Vec::new(),
+    false => spec(pod).node_name.iter().cloned().collect(),
+});
+
+/// Removes a pod at once, whatever runs of it; the last step of its deletion. One that has gone is fine.
+pub(crate) async fn remove(pod: &Pod, client: &Client) -> Result<()> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let parameters = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: pod.uid(), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&pod.name_any(), &parameters).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => Ok(outcome.map(|_| ())?),
+    }
+}
+
+/// Sets a condition of a pod; the time of its change only where its status changes.
+pub(crate) fn set_condition(status: &mut PodStatus, mut condition: PodCondition, now: Time) {
+    let all = status.conditions.get_or_insert_default();
+    let found = all.iter_mut().find(|found| found.type_ == condition.type_);
+    condition.last_transition_time = match &found {
+        Some(found) if found.status == condition.status => found.last_transition_time.clone(),
+        _ => Some(now),
+    };
+    match found {
+        Some(found) => *found = condition,
+        None => all.push(condition),
+    }
+}
 
 /// A condition of a pod, by its type.
 pub(crate) fn condition<'p>(pod: &'p Pod, name: &str) -> Option<&'p PodCondition> {

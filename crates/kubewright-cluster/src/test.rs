@@ -88,6 +88,20 @@ impl TestCluster {
         Self { cluster, simulated, namespace: "default".to_owned() }
     }
 
+    /// The cluster after a restart of everything but the API server and what is stored there.
+    ///
+    /// # Panics
+    /// If it does not stop or start.
+    #[must_use]
+    pub async fn restarted(self) -> Self {
+        let Self { cluster, simulated, namespace } = self;
+        let (server, now) = (cluster.server().clone(), cluster.clock().now());
+        cluster.stop().await.unwrap_or_else(|why| panic!("the cluster did not stop: {why}"));
+        let builder = Cluster::builder().seed(2).starting_at(now).nodes(0).runtime(simulated.clone());
+        let cluster = builder.start_on(server).await.unwrap_or_else(|why| panic!("no cluster: {why}"));
+        Self { cluster, simulated, namespace }
+    }
+
     /// All containers of an image follow a script from now on.
     pub fn script(&self, image: &str, script: Script) {
         self.simulated.script(image, script);
@@ -157,6 +171,16 @@ impl TestCluster {
     /// If that is refused.
     pub async fn patch<K: Kind>(&self, name: &str, change: serde_json::Value) -> K {
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
+    }
+
+    /// Changes the status of an object by a merge patch.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub async fn patch_status<K: Kind>(&self, name: &str, status: serde_json::Value) -> K {
+        let change = Patch::Merge(serde_json::json!({"status": status}));
+        let patched = self.api::<K>().patch_status(name, &PatchParams::default(), &change).await;
         typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
     }
 

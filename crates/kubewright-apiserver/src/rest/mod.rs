@@ -12,6 +12,7 @@ mod delete;
 mod effects;
 mod eviction;
 mod list;
+pub(crate) mod logs;
 pub(crate) mod options;
 mod ownership;
 mod patch;

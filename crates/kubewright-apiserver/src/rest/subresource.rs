@@ -32,7 +32,8 @@ pub(crate) async fn run(scope: &Arc<Scope>, verb: &str) -> Result<Answer, ApiErr
         ("binding", "create") => scope.bind().await,
         ("eviction", "create") => scope.evict().await,
         ("token", "create") => scope.issue_token().await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => scope.unreachable_pod().await,
+        ("log", "get") => scope.log().await,
+        ("exec" | "attach" | "portforward" | "proxy", _) => scope.unreachable_pod().await,
         (_, "get") => read::get(scope).await,
         (_, "update") => update::put(scope).await,
         (_, "patch") => patch::patch(scope).await,
@@ -348,32 +349,34 @@ impl Scope {
         options
     }
 
-    /// Logs, exec and the like need a node, and there is none behind this server.
+    /// Exec and the like need a node, and there is none behind this server.
     async fn unreachable_pod(&self) -> Result<Answer, ApiError> {
-        if self.subresource != "log" {
-            self.admit_connect(self.connect_options()).await?;
-        }
+        self.admit_connect(self.connect_options()).await?;
         let live = self.live().await?;
-        if &*self.resource.kind == "Pod" && access::get_str(&live, &["spec", "nodeName"]).is_empty() {
-            if self.subresource == "log" {
-                return Ok(crate::http::answer::bytes(204, "text/plain", ""));
+        if &*self.resource.kind == "Pod" {
+            let node = access::get_str(&live, &["spec", "nodeName"]);
+            if node.is_empty() {
+                return Err(ApiError::bad_request(format!(
+                    "pod {} does not have a host assigned",
+                    self.name
+                )));
             }
-            return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", self.name)));
+            if self.server.store.get(&ResourceId::new("", "nodes"), node).is_none() {
+                return Err(ApiError::not_found(&self.resource.subject(), node));
+            }
         }
-        let node = access::get_str(&live, &["spec", "nodeName"]);
-        if &*self.resource.kind == "Pod"
-            && self.server.store.get(&ResourceId::new("", "nodes"), node).is_none()
-        {
-            return Err(ApiError::not_found(&self.resource.subject(), node));
-        }
-        Err(ApiError::new(
+        Err(self.no_node())
+    }
+
+    pub(super) fn no_node(&self) -> ApiError {
+        ApiError::new(
             501,
             "NotImplemented",
             format!(
                 "{} of {} needs a running node, and this server has none",
                 self.subresource, self.resource.plural
             ),
-        ))
+        )
     }
 }
 

@@ -11,14 +11,17 @@ mod garbage;
 mod hash;
 mod job;
 mod namespace;
+mod node_lifecycle;
 mod percent;
 mod pod_batches;
+mod pod_gc;
 mod replicaset;
 mod resource_quota;
 mod revisions;
 mod root_certificate;
 mod service_account;
 mod statefulset;
+mod taint_eviction;
 pub(crate) mod volumes;
 
 use kubewright::{Controller, Error, Key, Kind, Lookup, Seen};
@@ -33,11 +36,14 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
         deployment::controller(),
         event_expiry::controller(),
         namespace::controller(),
+        node_lifecycle::controller(),
+        pod_gc::controller(),
         replicaset::controller(),
         resource_quota::controller(),
         root_certificate::controller(certificate),
         service_account::controller(),
         statefulset::controller(),
+        taint_eviction::controller(),
         volumes::claims(),
         volumes::volumes(),
     ];

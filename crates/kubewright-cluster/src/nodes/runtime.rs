@@ -1,10 +1,11 @@
 //! What runs containers. Everything around them, from statuses to restarts, is the same whatever does.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::Key;
+use kubewright_apiserver::LogLine;
 use tokio::sync::mpsc;
 
 /// One run of a container: the first, or one of its restarts.
@@ -42,6 +43,8 @@ pub enum Doing {
         is_started: bool,
         /// Whether its readiness probe succeeds.
         is_ready: bool,
+        /// What a probe has against it.
+        failing: Option<Failure>,
     },
     /// It has ended.
     Exited {
@@ -53,7 +56,46 @@ pub enum Doing {
         code: i32,
         /// One word, if it is neither `Completed` nor `Error`.
         reason: Option<String>,
+        /// What a probe had against it, if it was killed for that.
+        killed_for: Option<Failure>,
     },
+}
+
+/// A probe of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// Whether it has started.
+    Startup,
+    /// Whether it is to be reached.
+    Readiness,
+    /// Whether it is still alive.
+    Liveness,
+}
+
+impl Probe {
+    /// Its name, as events say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+}
+
+/// A probe that fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Which one.
+    pub probe: Probe,
+    /// What it has found.
+    pub output: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} probe failed: {}", self.probe.name(), self.output)
+    }
 }
 
 /// What is seen of a run, and when there will be something else to see, if that is known.
@@ -74,7 +116,7 @@ pub trait Runtime: Send + Sync + 'static {
     fn stop(&self, run: &Run<'_>, since: Timestamp, grace: Duration, now: Timestamp) -> Sight;
 
     /// What a run has written so far.
-    fn logs(&self, run: &Run<'_>, now: Timestamp) -> String;
+    fn logs(&self, run: &Run<'_>, now: Timestamp) -> Vec<LogLine>;
 
     /// Nothing of this pod is needed any more.
     fn forget(&self, pod: &Pod) {

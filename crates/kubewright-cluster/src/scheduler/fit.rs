@@ -35,7 +35,7 @@ pub(super) fn admits(node: &Node, pod: &Pod) -> Result<(), Unfit> {
         ..Taint::default()
     };
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    if is_cordoned && !fit::covers_any(spec, &unschedulable) {
+    if is_cordoned && fit::tolerating(spec, &unschedulable).is_none() {
         return Err(Unfit::never("node(s) were unschedulable"));
     }
     if !fit::admits(spec, node) {

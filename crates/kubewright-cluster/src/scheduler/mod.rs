@@ -26,18 +26,12 @@ use self::{
 };
 use crate::{
     controllers::volumes::{self, PODS_BY_CLAIM},
-    pods,
+    pods::{self, BY_NODE},
 };
 
 const NAME: &str = "default-scheduler";
 /// When so many nodes are found that would do, no more are looked at.
 const ENOUGH_NODES: usize = 16;
-
-/// Pods by the node they are on, as long as they need it.
-const BY_NODE: Index<Pod> = Index::new("node", |pod| match pods::is_finished(pod) {
-    true => Vec::new(),
-    false => pods::spec(pod).node_name.iter().cloned().collect(),
-});
 
 /// Pods that have no node yet.
 const WAITING: Index<Pod> = Index::new("waiting", |pod| match is_ours(pod) {

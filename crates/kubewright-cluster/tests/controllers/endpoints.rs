@@ -250,7 +250,6 @@ async fn a_pod_whose_node_is_gone_is_nowhere() {
 #[tokio::test]
 async fn a_slice_has_a_hundred_endpoints_at_most() {
     let cluster = TestCluster::with(|builder| builder.nodes(2)).await;
-    cluster.apply(SERVICE).await;
     cluster
         .apply(
             "
@@ -266,6 +265,8 @@ async fn a_slice_has_a_hundred_endpoints_at_most() {
         ",
         )
         .await;
+    cluster.quiet().await;
+    cluster.apply(SERVICE).await;
     cluster.quiet().await;
     let mut counts: Vec<usize> =
         slices(&cluster).await.iter().map(|slice| slice.endpoints.as_ref().unwrap().len()).collect();

@@ -182,6 +182,11 @@ impl<K: Kind> Reader<K> {
         self.shared.recorder.record(&self.shared.client, &*self.object, event).await;
     }
 
+    /// Like [`event`](Self::event), about another object.
+    pub async fn event_about<C: Kind>(&self, object: &Seen<C>, event: Event) {
+        self.shared.recorder.record(&self.shared.client, &**object, event).await;
+    }
+
     /// Reconciles another object of this controller soon.
     pub fn requeue(&self, key: Key) {
         self.shared.queue.add(key, Priority::Normal);
