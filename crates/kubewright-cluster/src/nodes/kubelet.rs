@@ -86,12 +86,13 @@ impl Reconciler<Pod> for Kubelet {
             let record = records.entry(uid).or_insert_with(|| Record::restored(pod, now));
             record.step(pod, &*self.pods.runtime, now)
         };
+        // First, because what was told once is not told again if the write fails.
+        for event in events {
+            cx.event(event).await;
+        }
         self.place(&mut status, pod, &node, has_sandbox, cx)?;
         if pod.status.as_ref() != Some(&status) {
             cx.replace_status(Pod { status: Some(status), ..pod.clone() }).await?;
-        }
-        for event in events {
-            cx.event(event).await;
         }
         if is_over && pods::is_terminating(pod) {
             pods::remove(pod, cx.client()).await?;

@@ -180,7 +180,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// All containers of an image follow this script from now on.
+    /// All containers of an image follow this script from now on; those that run, when they are looked at next.
     pub fn script(&self, image: impl Into<String>, script: Script) {
         self.images.write().insert(image.into(), script);
     }
