@@ -150,7 +150,9 @@ async fn an_update_takes_one_node_after_the_other() {
             let status = status(cluster).await;
             assert!(status["numberUnavailable"].as_i64().unwrap_or(0) <= 1, "{status}");
             steps.push(status["updatedNumberScheduled"].as_i64().unwrap_or(0));
-            status["updatedNumberScheduled"] == 3 && status["numberAvailable"] == 3
+            status["observedGeneration"] == 2
+                && status["updatedNumberScheduled"] == 3
+                && status["numberAvailable"] == 3
         })
         .await;
     steps.dedup();
