@@ -13,7 +13,7 @@ use kube::{
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
-use crate::events::events;
+use crate::{events::events, server};
 
 async fn three_nodes() -> TestCluster {
     TestCluster::with(|builder| builder.nodes(3)).await
@@ -214,7 +214,7 @@ async fn on_delete_updates_only_what_somebody_deletes() {
 
 #[tokio::test]
 async fn a_pod_that_failed_is_replaced_but_not_in_a_hurry() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     daemon_set(&cluster, json!({}), json!({})).await;
     are_available(&cluster, 1).await;
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
@@ -245,7 +245,7 @@ async fn a_pod_that_failed_is_replaced_but_not_in_a_hurry() {
 
 #[tokio::test]
 async fn few_revisions_are_kept() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     daemon_set(&cluster, json!({}), json!({"revisionHistoryLimit": 1})).await;
     for version in 2..5 {
         are_available(&cluster, 1).await;
@@ -261,7 +261,7 @@ async fn few_revisions_are_kept() {
 
 #[tokio::test]
 async fn it_is_available_only_after_it_was_ready_for_long_enough() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     daemon_set(&cluster, json!({}), json!({"minReadySeconds": 20})).await;
     cluster.eventually("it is ready", async |cluster| status(cluster).await["numberReady"] == 1).await;
     assert_eq!(status(&cluster).await["numberUnavailable"], 1);

@@ -10,6 +10,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::server;
+
 const SERVICE: &str = "
     apiVersion: v1
     kind: Service
@@ -68,7 +70,7 @@ async fn conditions(cluster: &TestCluster) -> Vec<(String, [bool; 3])> {
 
 #[tokio::test]
 async fn the_pods_of_a_service_are_in_its_slice_and_in_its_endpoints() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SERVICE).await;
     pod(&cluster, "one", json!({})).await;
     cluster.quiet().await;
@@ -118,7 +120,7 @@ async fn the_pods_of_a_service_are_in_its_slice_and_in_its_endpoints() {
 
 #[tokio::test]
 async fn an_endpoint_says_whether_its_pod_is_ready_and_whether_it_goes() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let slow = Script::default().ready_after(Duration::from_secs(60)).stops_after(Duration::from_secs(20));
     cluster.script("nginx", slow);
     cluster.apply(SERVICE).await;
@@ -140,7 +142,7 @@ async fn an_endpoint_says_whether_its_pod_is_ready_and_whether_it_goes() {
 
 #[tokio::test]
 async fn a_service_can_publish_what_is_not_ready() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("nginx", Script::default().never_ready());
     cluster.apply(SERVICE).await;
     cluster.patch::<Service>("web", json!({"spec": {"publishNotReadyAddresses": true}})).await;
@@ -152,7 +154,7 @@ async fn a_service_can_publish_what_is_not_ready() {
 
 #[tokio::test]
 async fn pods_come_and_go_with_their_labels() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SERVICE).await;
     cluster.quiet().await;
     assert_eq!(conditions(&cluster).await, [], "a service without pods has an empty slice");
@@ -172,7 +174,7 @@ async fn pods_come_and_go_with_their_labels() {
 
 #[tokio::test]
 async fn pods_with_other_ports_are_in_a_slice_of_their_own() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SERVICE).await;
     pod(&cluster, "one", json!({})).await;
     let ports =
@@ -192,7 +194,7 @@ async fn pods_with_other_ports_are_in_a_slice_of_their_own() {
 
 #[tokio::test]
 async fn a_headless_service_names_its_pods() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply("{apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: None, selector: {app: web}}}").await;
     pod(&cluster, "one", json!({"hostname": "first", "subdomain": "db"})).await;
     cluster.quiet().await;
@@ -205,7 +207,7 @@ async fn a_headless_service_names_its_pods() {
 
 #[tokio::test]
 async fn services_without_a_selector_or_of_another_name_are_left_alone() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply("{apiVersion: v1, kind: Service, metadata: {name: own}, spec: {ports: [{port: 80}]}}")
         .await;
@@ -222,7 +224,7 @@ async fn services_without_a_selector_or_of_another_name_are_left_alone() {
 
 #[tokio::test]
 async fn what_tells_of_a_service_goes_with_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SERVICE).await;
     pod(&cluster, "one", json!({})).await;
     let early = "{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: []}";
@@ -237,7 +239,7 @@ async fn what_tells_of_a_service_goes_with_it() {
 
 #[tokio::test]
 async fn a_pod_whose_node_is_gone_is_nowhere() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SERVICE).await;
     pod(&cluster, "one", json!({})).await;
     cluster.quiet().await;
@@ -275,7 +277,7 @@ async fn a_slice_has_a_hundred_endpoints_at_most() {
 
 #[tokio::test]
 async fn endpoints_that_people_write_are_told_in_slices_too() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply("{apiVersion: v1, kind: Service, metadata: {name: own}, spec: {ports: [{port: 80}]}}")
         .await;

@@ -7,6 +7,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::json;
 
+use crate::server;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn event(cluster: &TestCluster, name: &str) {
@@ -27,7 +29,7 @@ async fn events(cluster: &TestCluster) -> Vec<String> {
 
 #[tokio::test]
 async fn an_event_is_kept_for_an_hour_after_it_was_last_seen() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     event(&cluster, "once").await;
     event(&cluster, "twice").await;
     cluster.advance(30 * MINUTE).await;

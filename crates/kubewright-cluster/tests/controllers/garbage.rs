@@ -18,6 +18,8 @@ use kubewright::Kind;
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
 
+use crate::server;
+
 /// A config map that belongs to others.
 async fn map(cluster: &TestCluster, name: &str, owners: &[OwnerReference]) -> OwnerReference {
     let map = json!({"metadata": {"name": name, "ownerReferences": owners}});
@@ -53,7 +55,7 @@ async fn finalizers(cluster: &TestCluster, name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn what_a_deleted_owner_owns_goes_after_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     let child = map(&cluster, "child", &[root]).await;
     map(&cluster, "grandchild", &[child]).await;
@@ -67,7 +69,7 @@ async fn what_a_deleted_owner_owns_goes_after_it() {
 
 #[tokio::test]
 async fn a_deleted_replica_set_takes_its_pods_along() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply(
             "
@@ -92,7 +94,7 @@ async fn a_deleted_replica_set_takes_its_pods_along() {
 
 #[tokio::test]
 async fn an_owner_that_never_was_or_is_another_by_now_is_absent() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let real = map(&cluster, "real", &[]).await;
     let invented = OwnerReference { uid: "00000000-0000-0000-0000-000000000000".to_owned(), ..real };
     map(&cluster, "replaced", std::slice::from_ref(&invented)).await;
@@ -103,7 +105,7 @@ async fn an_owner_that_never_was_or_is_another_by_now_is_absent() {
 
 #[tokio::test]
 async fn an_object_stays_for_its_last_owner_and_forgets_the_others() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let (one, two) = (map(&cluster, "one", &[]).await, map(&cluster, "two", &[]).await);
     map(&cluster, "child", &[one, two]).await;
     cluster.delete::<ConfigMap>("one").await;
@@ -117,7 +119,7 @@ async fn an_object_stays_for_its_last_owner_and_forgets_the_others() {
 
 #[tokio::test]
 async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     map(&cluster, "blocking", &[blocking(root.clone())]).await;
     map(&cluster, "other", &[root]).await;
@@ -136,7 +138,7 @@ async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
 
 #[tokio::test]
 async fn in_the_foreground_a_whole_tree_goes_from_its_leaves() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     let child = map(&cluster, "child", &[blocking(root)]).await;
     map(&cluster, "leaf", &[blocking(child)]).await;
@@ -152,7 +154,7 @@ async fn in_the_foreground_a_whole_tree_goes_from_its_leaves() {
 
 #[tokio::test]
 async fn those_that_own_each_other_do_not_wait_for_each_other_for_ever() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let one = map(&cluster, "one", &[]).await;
     let two = map(&cluster, "two", &[blocking(one)]).await;
     let back = json!({"metadata": {"ownerReferences": [blocking(two)]}});
@@ -166,7 +168,7 @@ async fn those_that_own_each_other_do_not_wait_for_each_other_for_ever() {
 
 #[tokio::test]
 async fn an_owner_that_leaves_orphans_takes_its_references_with_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let (root, other) = (map(&cluster, "root", &[]).await, map(&cluster, "other", &[]).await);
     map(&cluster, "child", &[root, other]).await;
     delete(&cluster, "root", PropagationPolicy::Orphan).await;
@@ -178,7 +180,7 @@ async fn an_owner_that_leaves_orphans_takes_its_references_with_it() {
 
 #[tokio::test]
 async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let namespace = json!({"metadata": {"name": "elsewhere"}});
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
@@ -219,7 +221,7 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
 
 #[tokio::test]
 async fn kinds_that_come_later_own_and_are_owned_and_their_end_is_seen() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.quiet().await;
     cluster
         .apply(

@@ -21,5 +21,6 @@ mod namespaces;
 mod replicaset;
 mod resource_quota;
 mod scheduling;
+mod server;
 mod statefulset;
 mod volumes;

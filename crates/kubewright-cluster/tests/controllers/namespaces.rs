@@ -13,6 +13,8 @@ use kube::{
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::json;
 
+use crate::server;
+
 const SHOP: &str = "
     apiVersion: v1
     kind: Namespace
@@ -48,7 +50,7 @@ async fn complaints(cluster: &TestCluster) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn every_namespace_has_an_account_and_the_certificate_of_the_server() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SHOP).await;
     cluster.quiet().await;
     for namespace in ["default", "kube-system", "shop"] {
@@ -62,7 +64,7 @@ async fn every_namespace_has_an_account_and_the_certificate_of_the_server() {
 
 #[tokio::test]
 async fn the_account_and_the_certificate_come_back() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.quiet().await;
     let before = cluster.get::<ServiceAccount>("default").await.uid();
     cluster.delete::<ServiceAccount>("default").await;
@@ -77,7 +79,7 @@ async fn the_account_and_the_certificate_come_back() {
 
 #[tokio::test]
 async fn a_deleted_namespace_takes_everything_in_it_along() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SHOP).await;
     cluster.apply(WEB).await;
     map(&cluster, "greeting", &[]).await;
@@ -97,7 +99,7 @@ async fn a_deleted_namespace_takes_everything_in_it_along() {
 
 #[tokio::test]
 async fn a_namespace_says_what_it_waits_for() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SHOP).await;
     map(&cluster, "one", &["example.com/held"]).await;
     map(&cluster, "two", &["example.com/held", "example.com/kept"]).await;
@@ -125,7 +127,7 @@ async fn a_namespace_says_what_it_waits_for() {
 
 #[tokio::test]
 async fn what_pods_need_stays_until_they_have_ended() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("nginx", Script::default().stops_after(Duration::from_secs(20)));
     cluster.apply(SHOP).await;
     cluster.apply(WEB).await;
@@ -141,7 +143,7 @@ async fn what_pods_need_stays_until_they_have_ended() {
 
 #[tokio::test]
 async fn a_finalizer_of_somebody_else_is_left_alone() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(SHOP).await;
     let mut namespace = cluster.get::<Namespace>("shop").await;
     namespace.spec.as_mut().unwrap().finalizers.as_mut().unwrap().push("example.com/audit".to_owned());

@@ -9,6 +9,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
 
+use crate::server;
+
 const CLAIM: &str = "
     apiVersion: v1
     kind: PersistentVolumeClaim
@@ -79,7 +81,7 @@ async fn node_of(cluster: &TestCluster, pod: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_cluster_has_a_default_class() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let class = cluster.get::<StorageClass>("standard").await;
     assert_eq!(class.annotations()["storageclass.kubernetes.io/is-default-class"], "true");
     assert_eq!(class.volume_binding_mode.as_deref(), Some("WaitForFirstConsumer"));
@@ -87,7 +89,7 @@ async fn a_cluster_has_a_default_class() {
 
 #[tokio::test]
 async fn a_claim_waits_for_its_first_pod_and_then_gets_a_volume_of_its_own() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(CLAIM).await;
     cluster.quiet().await;
     assert_eq!(phases(&cluster).await, expected("Pending", &[]));
@@ -120,7 +122,7 @@ async fn a_claim_waits_for_its_first_pod_and_then_gets_a_volume_of_its_own() {
 
 #[tokio::test]
 async fn a_class_may_bind_at_once_and_keep_its_volumes() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&claim("storageClassName: fast")).await;
     cluster.quiet().await;
     assert_eq!(
@@ -138,7 +140,7 @@ async fn a_class_may_bind_at_once_and_keep_its_volumes() {
 
 #[tokio::test]
 async fn a_claim_that_is_used_does_not_go_and_its_volume_goes_with_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(CLAIM).await;
     cluster.apply(POD).await;
     cluster.quiet().await;
@@ -155,7 +157,7 @@ async fn a_claim_that_is_used_does_not_go_and_its_volume_goes_with_it() {
 
 #[tokio::test]
 async fn a_volume_grows_with_its_claim() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(CLAIM).await;
     cluster.apply(POD).await;
     cluster.quiet().await;
@@ -170,7 +172,7 @@ async fn a_volume_grows_with_its_claim() {
 
 #[tokio::test]
 async fn a_volume_that_is_bound_does_not_go() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&volume("disk", "1Gi", "")).await;
     cluster.apply(&claim("storageClassName: ''")).await;
     cluster.quiet().await;
@@ -184,7 +186,7 @@ async fn a_volume_that_is_bound_does_not_go() {
 
 #[tokio::test]
 async fn of_the_volumes_that_are_free_the_smallest_that_will_do_is_taken() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     for (name, size) in [("a-large", "10Gi"), ("b-small", "500Mi"), ("c-right", "1536Mi")] {
         cluster.apply(&volume(name, size, "")).await;
     }
@@ -202,7 +204,7 @@ async fn of_the_volumes_that_are_free_the_smallest_that_will_do_is_taken() {
 
 #[tokio::test]
 async fn a_claim_may_choose_by_labels_and_waits_until_there_is_something_to_choose() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&volume("one", "1Gi", "")).await;
     cluster.apply(&claim("storageClassName: '', selector: {matchLabels: {disk: two}}")).await;
     cluster.quiet().await;
@@ -218,7 +220,7 @@ async fn a_claim_may_choose_by_labels_and_waits_until_there_is_something_to_choo
 
 #[tokio::test]
 async fn a_volume_may_be_reserved_for_a_claim() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&volume("small", "1Gi", "")).await;
     cluster.apply(&volume("reserved", "5Gi", "claimRef: {namespace: default, name: data}")).await;
     cluster.quiet().await;
@@ -230,7 +232,7 @@ async fn a_volume_may_be_reserved_for_a_claim() {
 
 #[tokio::test]
 async fn a_claim_that_asks_for_a_volume_gets_no_other() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&claim("storageClassName: '', volumeName: mine")).await;
     cluster.apply(&volume("other", "1Gi", "")).await;
     cluster.quiet().await;
@@ -248,7 +250,7 @@ async fn a_claim_that_asks_for_a_volume_gets_no_other() {
 
 #[tokio::test]
 async fn a_claim_whose_volume_vanishes_is_lost() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&volume("disk", "1Gi", "")).await;
     cluster.apply(&claim("storageClassName: ''")).await;
     cluster.quiet().await;
@@ -262,7 +264,7 @@ async fn a_claim_whose_volume_vanishes_is_lost() {
 
 #[tokio::test]
 async fn another_provisioner_is_asked_and_not_replaced() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&IMMEDIATE.replace("kubewright.dev/simulated", "example.com/disks")).await;
     cluster.apply(&claim("storageClassName: fast")).await;
     cluster.quiet().await;
@@ -273,7 +275,7 @@ async fn another_provisioner_is_asked_and_not_replaced() {
 
 #[tokio::test]
 async fn a_pod_is_not_scheduled_before_its_claims_are_there() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(POD).await;
     cluster.quiet().await;
     assert_eq!(node_of(&cluster, "db").await, None);
