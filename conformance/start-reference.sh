@@ -53,9 +53,10 @@ contexts: [{name: reference, context: {cluster: reference, user: admin}}]
 current-context: reference
 CONFIG
   until [ -s "$dir/certs/apiserver.crt" ]; do kill -0 "$apiserver"; sleep 0.05; done
-  # Nodes are what the tests make of them: none is lost because it says nothing for a while.
+  # Nodes are what the tests make of them: none is lost because it says nothing for a while. Quotas of kinds that are
+  # defined later are counted at the next full round, for which nobody waits five minutes.
   "$bin/kube-controller-manager" --kubeconfig "$dir/kubeconfig" --secure-port 0 --leader-elect=false \
-    --controllers='*' --node-monitor-grace-period 24h --allocate-node-cidrs=false \
+    --controllers='*' --node-monitor-grace-period 24h --allocate-node-cidrs=false --resource-quota-sync-period 10s \
     --service-account-private-key-file "$dir/sa.key" --root-ca-file "$dir/certs/apiserver.crt" \
     >"$dir/kube-controller-manager.log" 2>&1 &
   controllers=$!

@@ -12,13 +12,13 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource as _, ResourceExt as _,
-    api::{DeleteParams, PostParams, PropagationPolicy},
+    api::{DeleteParams, ListParams, PostParams, PropagationPolicy},
 };
 use kubewright::Kind;
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
 
-use crate::server;
+use crate::{gadgets, server};
 
 /// A config map that belongs to others.
 async fn map(cluster: &TestCluster, name: &str, owners: &[OwnerReference]) -> OwnerReference {
@@ -181,30 +181,28 @@ async fn an_owner_that_leaves_orphans_takes_its_references_with_it() {
 #[tokio::test]
 async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
     let cluster = server::start().await;
-    let namespace = json!({"metadata": {"name": "elsewhere"}});
+    let (own, elsewhere) = (cluster.namespace(), format!("not-{}", cluster.namespace()));
+    let namespace = json!({"metadata": {"name": elsewhere}});
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(cluster.client(), "elsewhere");
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), &elsewhere);
     let owner = json!({"metadata": {"name": "owner"}});
     let owner =
         secrets.create(&PostParams::default(), &serde_json::from_value(owner).unwrap()).await.unwrap();
     let owner = owner.owner_ref(&()).unwrap();
     map(&cluster, "inside", std::slice::from_ref(&owner)).await;
-    let role = json!({"metadata": {"name": "outside", "ownerReferences": [owner]}});
+    let role = json!({"metadata": {"name": elsewhere, "ownerReferences": [owner]}});
     let roles: Api<ClusterRole> = Api::all(cluster.client());
     roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
     cluster.quiet().await;
     assert_eq!(maps(&cluster).await, Vec::<String>::new());
-    assert!(cluster.find::<ClusterRole>("outside").await.is_some(), "nothing is known of its owner");
-    let mut notes: Vec<String> = cluster
-        .list::<Event>()
-        .await
-        .into_iter()
-        .filter(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace"))
-        .filter_map(|event| event.note)
-        .collect();
-    notes.sort();
+    assert!(cluster.find::<ClusterRole>(&elsewhere).await.is_some(), "nothing is known of its owner");
     let uid = owner.uid;
+    let events = Api::<Event>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
+    let told = events.into_iter().filter(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace"));
+    let mut notes: Vec<String> =
+        told.filter_map(|event| event.note).filter(|note| note.contains(&uid)).collect();
+    notes.sort();
     assert_eq!(
         notes,
         [
@@ -212,8 +210,8 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
                 "ownerRef [v1/Secret, namespace: , name: owner, uid: {uid}] does not exist in namespace \"\""
             ),
             format!(
-                "ownerRef [v1/Secret, namespace: default, name: owner, uid: {uid}] does not exist in namespace \
-                 \"default\""
+                "ownerRef [v1/Secret, namespace: {own}, name: owner, uid: {uid}] does not exist in namespace \
+                 \"{own}\""
             ),
         ]
     );
@@ -223,29 +221,13 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
 async fn kinds_that_come_later_own_and_are_owned_and_their_end_is_seen() {
     let cluster = server::start().await;
     cluster.quiet().await;
-    cluster
-        .apply(
-            "
-            apiVersion: apiextensions.k8s.io/v1
-            kind: CustomResourceDefinition
-            metadata: {name: gadgets.example.com}
-            spec:
-              group: example.com
-              scope: Namespaced
-              names: {plural: gadgets, singular: gadget, kind: Gadget}
-              versions:
-              - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-        ",
-        )
-        .await;
+    let resource = gadgets::define(&cluster, "example.com").await;
     let gadget = |name: &str, owners: Value| {
         let meta = json!({"name": name, "ownerReferences": owners});
         json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": meta}).to_string()
     };
     cluster.apply(&gadget("one", json!([]))).await;
     cluster.apply(&gadget("two", json!([]))).await;
-    let resource =
-        kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("example.com", "v1", "Gadget"));
     let gadgets: Api<kube::api::DynamicObject> = Api::default_namespaced_with(cluster.client(), &resource);
     for name in ["one", "two"] {
         let owner = gadgets.get(name).await.unwrap().owner_ref(&resource).unwrap();
@@ -254,10 +236,12 @@ async fn kinds_that_come_later_own_and_are_owned_and_their_end_is_seen() {
     }
     cluster.quiet().await;
     gadgets.delete("one", &DeleteParams::default()).await.unwrap();
-    cluster.quiet().await;
-    assert_eq!(maps(&cluster).await, ["child-of-two"]);
-    assert_eq!(gadgets.list(&Default::default()).await.unwrap().items.len(), 2);
+    cluster
+        .eventually("what was the first one's is gone", async |cluster| {
+            let left = gadgets.list(&ListParams::default()).await.unwrap().items.len();
+            maps(cluster).await == ["child-of-two"] && left == 2
+        })
+        .await;
     cluster.delete::<CustomResourceDefinition>("gadgets.example.com").await;
-    cluster.quiet().await;
-    assert_eq!(maps(&cluster).await, Vec::<String>::new());
+    cluster.eventually("nothing is left", async |cluster| maps(cluster).await.is_empty()).await;
 }

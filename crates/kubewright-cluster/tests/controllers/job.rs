@@ -231,7 +231,8 @@ async fn a_failure_policy_ends_the_job_or_looks_away() {
         if action == "FailJob" {
             let pod = cluster.list::<Pod>().await[0].name_any();
             let message = format!(
-                "Container main for pod default/{pod} failed with exit code 42 matching FailJob rule at index 0"
+                "Container main for pod {}/{pod} failed with exit code 42 matching FailJob rule at index 0",
+                cluster.namespace()
             );
             assert_eq!(status["conditions"][0]["message"], message);
         }

@@ -15,6 +15,7 @@ mod disruption;
 mod endpoints;
 mod event_expiry;
 mod events;
+mod gadgets;
 mod garbage;
 mod job;
 mod namespaces;

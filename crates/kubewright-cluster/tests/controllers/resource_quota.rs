@@ -11,13 +11,19 @@ use kube::{
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
-use crate::server;
+use crate::{gadgets, server};
 
 /// A quota, once it is in force.
 async fn quota(cluster: &TestCluster, spec: Value) {
+    let count = spec["hard"].as_object().unwrap().len();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
     cluster.apply(&quota.to_string()).await;
-    cluster.quiet().await;
+    cluster
+        .eventually("the quota is in force", async |cluster| {
+            let status = cluster.get::<ResourceQuota>("q").await.status.unwrap_or_default();
+            json!(status.hard) == quota["spec"]["hard"] && status.used.is_some_and(|used| used.len() == count)
+        })
+        .await;
 }
 
 async fn used(cluster: &TestCluster) -> Value {
@@ -121,24 +127,8 @@ async fn a_quota_counts_only_what_is_in_its_scopes() {
 #[tokio::test]
 async fn kinds_of_definitions_are_counted_too() {
     let cluster = server::start().await;
-    cluster
-        .apply(
-            "
-            apiVersion: apiextensions.k8s.io/v1
-            kind: CustomResourceDefinition
-            metadata: {name: gadgets.example.com}
-            spec:
-              group: example.com
-              scope: Namespaced
-              names: {plural: gadgets, singular: gadget, kind: Gadget}
-              versions:
-              - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-        ",
-        )
-        .await;
-    quota(&cluster, json!({"hard": {"count/gadgets.example.com": "1"}})).await;
-    let gvk = kube::core::GroupVersionKind::gvk("example.com", "v1", "Gadget");
-    let resource = kube::api::ApiResource::from_gvk(&gvk);
+    let resource = gadgets::define(&cluster, "quota.example.com").await;
+    quota(&cluster, json!({"hard": {"count/gadgets.quota.example.com": "1"}})).await;
     let gadgets: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), &resource);
     gadgets.create(&PostParams::default(), &DynamicObject::new("a", &resource)).await.unwrap();
     let refused = gadgets.create(&PostParams::default(), &DynamicObject::new("b", &resource)).await;
@@ -146,7 +136,7 @@ async fn kinds_of_definitions_are_counted_too() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("exceeded quota: q, requested: count/gadgets.example.com=1")
+            .contains("exceeded quota: q, requested: count/gadgets.quota.example.com=1")
     );
 }
 

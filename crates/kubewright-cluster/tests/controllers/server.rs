@@ -50,6 +50,29 @@ pub async fn start_with_three_nodes() -> TestCluster {
     start_with(NODES).await
 }
 
+/// A cluster, and a namespace that the test may delete.
+pub async fn start_with_namespace() -> (TestCluster, String) {
+    let cluster = start().await;
+    if url().is_some() {
+        let own = cluster.namespace().to_owned();
+        return (cluster, own);
+    }
+    cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+    (cluster, "shop".to_owned())
+}
+
+/// A cluster in which there is no volume but those that were made for the claims of other tests.
+pub async fn start_without_volumes() -> TestCluster {
+    let cluster = start().await;
+    let mut volumes = cluster.list::<PersistentVolume>().await;
+    volumes.retain(|volume| !volume.name_any().starts_with("pvc-"));
+    for name in volumes.iter().map(|volume| volume.name_any()) {
+        cluster.patch::<PersistentVolume>(&name, json!({"metadata": {"finalizers": null}})).await;
+        cluster.delete::<PersistentVolume>(&name).await;
+    }
+    cluster
+}
+
 async fn start_with(nodes: usize) -> TestCluster {
     if url().is_none() {
         return TestCluster::with(|builder| builder.nodes(nodes)).await;
@@ -110,7 +133,7 @@ fn simulations() -> &'static Simulations {
         let simulations = Simulations::default();
         let (runtime, (working, is_working)) = (simulations.clone(), mpsc::channel());
         thread::spawn(move || {
-            let threads = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             threads.block_on(async {
                 let client = connect("default");
                 let provisioner = Controller::of_existing::<PersistentVolumeClaim>().reads::<PersistentVolume>().run(Provisioner);
