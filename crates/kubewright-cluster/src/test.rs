@@ -290,12 +290,23 @@ impl TestCluster {
         while waited < self.patience() {
             let before = self.state().await;
             sleep(quiet).await;
-            if self.state().await == before {
+            if self.state().await == before && !self.awaits_nodes().await {
                 return;
             }
             waited += quiet;
         }
         panic!("no rest within {:?}\n\n{}", self.patience(), self.describe().await);
+    }
+
+    /// Whether the nodes of a cluster elsewhere are too busy to have looked at every pod.
+    async fn awaits_nodes(&self) -> bool {
+        let is_judged = |pod: &Pod| {
+            let status = pod.status.clone().unwrap_or_default();
+            let mut conditions = status.conditions.into_iter().flatten();
+            status.start_time.is_some()
+                || conditions.any(|one| one.type_ == "PodScheduled" && one.status == "False")
+        };
+        self.cluster.is_none() && !self.list::<Pod>().await.iter().all(is_judged)
     }
 
     /// What changes with every write: to the cluster, or, of one elsewhere, to what tests look at in their namespace.
@@ -305,8 +316,7 @@ impl TestCluster {
         }
         let mut state = Vec::new();
         for resource in watched() {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(self.client(), &self.namespace, &resource);
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &resource);
             let list = api.list_metadata(&ListParams::default()).await;
             let list = list.unwrap_or_else(|why| panic!("{} can't be listed: {why}", resource.plural));
             state.extend(list.iter().filter_map(|object| object.uid().zip(object.resource_version())));

@@ -93,10 +93,7 @@ async fn a_deleted_namespace_takes_everything_in_it_along() {
     let client = cluster.client();
     let none = &ListParams::default();
     assert_eq!(Api::<Pod>::namespaced(client.clone(), &shop).list(none).await.unwrap().items.len(), 0);
-    assert_eq!(
-        Api::<ReplicaSet>::namespaced(client.clone(), &shop).list(none).await.unwrap().items.len(),
-        0
-    );
+    assert_eq!(Api::<ReplicaSet>::namespaced(client.clone(), &shop).list(none).await.unwrap().items.len(), 0);
     assert_eq!(Api::<ConfigMap>::namespaced(client, &shop).list(none).await.unwrap().items.len(), 0);
 }
 
@@ -117,7 +114,10 @@ async fn a_namespace_says_what_it_waits_for() {
              example.com/kept in 1 resource instances",
         ),
     ];
-    assert_eq!(complaints(&cluster, &shop).await, so.map(|(reason, why)| (reason.to_owned(), why.to_owned())));
+    assert_eq!(
+        complaints(&cluster, &shop).await,
+        so.map(|(reason, why)| (reason.to_owned(), why.to_owned()))
+    );
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &shop);
     for name in ["one", "two"] {
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -138,6 +138,20 @@ async fn what_pods_need_stays_until_they_have_ended() {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &shop);
     assert!(maps.get_opt("settings").await.unwrap().is_some());
     is_gone(&cluster, &shop).await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_right_after_its_last_pod() {
+    if server::is_left_out("the real controller takes its time") {
+        return;
+    }
+    let (cluster, shop) = server::start_with_namespace().await;
+    cluster.script("nginx", Script::default().stops_after(Duration::from_secs(20)));
+    web(&cluster, &shop).await;
+    cluster.quiet().await;
+    cluster.delete::<Namespace>(&shop).await;
+    cluster.advance(Duration::from_secs(21)).await;
+    assert!(cluster.find::<Namespace>(&shop).await.is_none());
 }
 
 #[tokio::test]

@@ -1,11 +1,17 @@
 //! Whichever cluster the tests run on: the embedded one, or, where `KUBEWRIGHT_SERVER` names it, any other that has
 //! the built-in controllers, but neither nodes nor a scheduler.
 //!
-//! In the embedded cluster time is paused, and waiting takes none. Any other is shared with the other tests: each has
-//! a namespace, and time is real there. Its three nodes are this process, and what its containers do is
-//! said by each test for its own namespace.
+//! In the embedded cluster time is paused, and waiting takes none. Any other is shared by all tests, each with a
+//! namespace of its own, and time is real there. This process is its nodes; what containers do is up to each test in
+//! its namespace.
 
-use std::{collections::BTreeMap, env, sync::Arc, sync::OnceLock, sync::mpsc, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{Arc, OnceLock, mpsc},
+    thread,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -64,9 +70,8 @@ pub async fn start_with_namespace() -> (TestCluster, String) {
 /// A cluster in which there is no volume but those that were made for the claims of other tests.
 pub async fn start_without_volumes() -> TestCluster {
     let cluster = start().await;
-    let mut volumes = cluster.list::<PersistentVolume>().await;
-    volumes.retain(|volume| !volume.name_any().starts_with("pvc-"));
-    for name in volumes.iter().map(|volume| volume.name_any()) {
+    let volumes = cluster.list::<PersistentVolume>().await.into_iter().map(|volume| volume.name_any());
+    for name in volumes.filter(|name| !name.starts_with("pvc-")) {
         cluster.patch::<PersistentVolume>(&name, json!({"metadata": {"finalizers": null}})).await;
         cluster.delete::<PersistentVolume>(&name).await;
     }
@@ -93,6 +98,7 @@ async fn start_with(nodes: usize) -> TestCluster {
 fn connect(namespace: &str) -> Client {
     let mut config = Config::new(url().unwrap().parse().unwrap());
     config.accept_invalid_certs = true;
+    config.default_retry = false; // A refusal is an answer.
     config.auth_info.token = Some(env::var("KUBEWRIGHT_TOKEN").unwrap_or_default().into());
     namespace.clone_into(&mut config.default_namespace);
     Client::try_from(config).unwrap()
@@ -133,10 +139,13 @@ fn simulations() -> &'static Simulations {
         let simulations = Simulations::default();
         let (runtime, (working, is_working)) = (simulations.clone(), mpsc::channel());
         thread::spawn(move || {
-            let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let threads =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             threads.block_on(async {
                 let client = connect("default");
-                let provisioner = Controller::of_existing::<PersistentVolumeClaim>().reads::<PersistentVolume>().run(Provisioner);
+                let provisioner = Controller::of_existing::<PersistentVolumeClaim>()
+                    .reads::<PersistentVolume>()
+                    .run(Provisioner);
                 let operator = Operator::new("nodes").controller(provisioner);
                 let mut running = TestCluster::run_nodes(client.clone(), NODES, runtime, operator).await;
                 make_room(&client).await;

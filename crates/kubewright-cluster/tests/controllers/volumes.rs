@@ -80,6 +80,13 @@ fn expected(claim: &str, volumes: &[(&str, &str)]) -> (Option<String>, Vec<(Stri
     (Some(claim.to_owned()).filter(|claim| !claim.is_empty()), volumes.collect())
 }
 
+/// Waits until claim and volumes are in these phases.
+async fn become_so(cluster: &TestCluster, claim: &str, volumes: &[(&str, &str)]) {
+    let expected = expected(claim, volumes);
+    let are_so = async |cluster: &TestCluster| phases(cluster).await == expected;
+    cluster.eventually("claim and volumes are in these phases", are_so).await;
+}
+
 async fn notes(cluster: &TestCluster, reason: &str) -> Vec<String> {
     let mut events = cluster.list::<Event>().await;
     events.retain(|event| event.reason.as_deref() == Some(reason));
@@ -243,8 +250,7 @@ async fn a_claim_may_choose_by_labels_and_waits_until_there_is_something_to_choo
         ["no persistent volumes available for this claim and no storage class is set"]
     );
     cluster.apply(&volume("two", "1Gi", "")).await;
-    cluster.quiet().await;
-    assert_eq!(phases(&cluster).await, expected("Bound", &[("one", "Available"), ("two", "Bound")]));
+    become_so(&cluster, "Bound", &[("one", "Available"), ("two", "Bound")]).await;
 }
 
 #[tokio::test]
@@ -270,14 +276,14 @@ async fn a_claim_that_asks_for_a_volume_gets_no_other() {
     cluster.quiet().await;
     assert_eq!(phases(&cluster).await, expected("Pending", &[("other", "Available")]));
     cluster.apply(&volume("mine", "500Mi", "")).await;
-    cluster.quiet().await;
-    assert_eq!(
-        notes(&cluster, "VolumeMismatch").await,
-        ["Cannot bind to requested volume \"mine\": requested PV is too small"]
-    );
+    cluster
+        .eventually("the claim says why it does not take it", async |cluster| {
+            notes(cluster, "VolumeMismatch").await
+                == ["Cannot bind to requested volume \"mine\": requested PV is too small"]
+        })
+        .await;
     cluster.apply(&volume("mine", "2Gi", "")).await;
-    cluster.quiet().await;
-    assert_eq!(phases(&cluster).await, expected("Bound", &[("mine", "Bound"), ("other", "Available")]));
+    become_so(&cluster, "Bound", &[("mine", "Bound"), ("other", "Available")]).await;
 }
 
 #[tokio::test]
