@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Config, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use kubewright::{Context, Controller, Next, Operator, Reconciler, Result};
 use kubewright_cluster::{
@@ -71,9 +71,12 @@ pub async fn start_with_namespace() -> (TestCluster, String) {
 pub async fn start_without_volumes() -> TestCluster {
     let cluster = start().await;
     let volumes = cluster.list::<PersistentVolume>().await.into_iter().map(|volume| volume.name_any());
+    let api: Api<PersistentVolume> = Api::all(cluster.client());
     for name in volumes.filter(|name| !name.starts_with("pvc-")) {
-        cluster.patch::<PersistentVolume>(&name, json!({"metadata": {"finalizers": null}})).await;
-        cluster.delete::<PersistentVolume>(&name).await;
+        // One that is on its way already may be gone at any time.
+        let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let _ = api.delete(&name, &DeleteParams::default()).await;
+        let _ = api.patch(&name, &PatchParams::default(), &released).await;
     }
     cluster
 }
@@ -162,7 +165,7 @@ fn simulations() -> &'static Simulations {
 async fn make_room(client: &Client) {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 1..=NODES {
-        let room = json!({"status": {"allocatable": {"cpu": "1000", "pods": "250"}}});
+        let room = json!({"status": {"allocatable": {"cpu": "1000", "pods": "200"}}});
         let name = format!("node-{number}");
         nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(room)).await.unwrap();
     }
