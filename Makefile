@@ -18,7 +18,7 @@ lint: ## formatting, lints, documentation, licences
 bench: ## measure side by side with the reference
 	bench/run
 
-conformance: ## run the behaviour tests against kube-apiserver as well, and compare
+conformance: ## run the behaviour tests against the real Kubernetes as well, and compare
 	conformance/run
 
 facts: ## regenerate the data tables from the reference

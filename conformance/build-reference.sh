@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the reference server (kube-apiserver, etcd, kubectl) as ordinary Go modules into a cache
+# Builds the reference (kube-apiserver, kube-controller-manager, etcd, kubectl) as ordinary Go modules into a cache
 # outside the repository. Prints the directory that holds the binaries. Does nothing if they exist.
 #
-#   conformance/build-reference.sh [kube-apiserver etcd kubectl ...]
+#   conformance/build-reference.sh [kube-apiserver kube-controller-manager etcd kubectl ...]
 #
 # KUBEWRIGHT_REFERENCE_CACHE   where to build (default: ${XDG_CACHE_HOME:-~/.cache}/kubewright/reference)
 set -euo pipefail
@@ -12,7 +12,7 @@ ETCD=3.6.8
 
 root=${KUBEWRIGHT_REFERENCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kubewright/reference}
 bin=$root/v$KUBERNETES
-[ $# -gt 0 ] || set -- kube-apiserver etcd kubectl
+[ $# -gt 0 ] || set -- kube-apiserver kube-controller-manager etcd kubectl
 
 missing=()
 for binary in "$@"; do [ -x "$bin/$binary" ] || missing+=("$binary"); done

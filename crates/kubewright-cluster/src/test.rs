@@ -1,10 +1,19 @@
 //! A cluster for a test: its own, in the process, with time that takes no time.
 
-use std::{fmt::Write as _, ops::Deref, time::Duration};
+use std::{fmt::Write as _, ops::Deref, sync::Arc, time::Duration};
 
-use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::{CronJob, Job},
+    core::v1::{
+        ConfigMap, Endpoints, PersistentVolumeClaim, Pod, ResourceQuota, Secret, Service, ServiceAccount,
+    },
+    discovery::v1::EndpointSlice,
+    events::v1::Event,
+    policy::v1::PodDisruptionBudget,
+};
 use kube::{
-    Api, ResourceExt as _,
+    Api, Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, TypeMeta},
     core::GroupVersionKind,
     discovery,
@@ -17,15 +26,20 @@ use tokio::{
 
 use crate::{
     cluster::{Builder, Cluster},
-    nodes::{Script, Simulated},
+    nodes::{self, Runtime, Script, Simulated},
+    scheduler,
 };
 
 /// How long something may take, in the time of the cluster.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// How long something may take where time is real.
+const REAL_PATIENCE: Duration = Duration::from_secs(2 * 60);
 /// How soon is looked again at first; then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// How long nothing must be written for a cluster to count as quiet.
 const QUIET: Duration = Duration::from_secs(3);
+/// And where time is real, and others work, too.
+const REAL_QUIET: Duration = Duration::from_secs(5);
 /// When every test begins.
 const ORIGIN: &str = "2026-01-01T00:00:00Z";
 
@@ -55,7 +69,10 @@ const ORIGIN: &str = "2026-01-01T00:00:00Z";
 /// # });
 /// ```
 pub struct TestCluster {
-    cluster: Cluster,
+    /// Nothing if the cluster is not in the process.
+    cluster: Option<Cluster>,
+    client: Client,
+    clock: Clock,
     simulated: Simulated,
     namespace: String,
 }
@@ -64,7 +81,7 @@ impl Deref for TestCluster {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
-        &self.cluster
+        self.cluster.as_ref().expect("the cluster is in the process")
     }
 }
 
@@ -85,7 +102,58 @@ impl TestCluster {
         let origin = ORIGIN.parse().expect("it is a time");
         let builder = Cluster::builder().seed(1).starting_at(origin).runtime(simulated.clone());
         let cluster = set_up(builder).start().await.unwrap_or_else(|why| panic!("no cluster: {why}"));
-        Self { cluster, simulated, namespace: "default".to_owned() }
+        let (client, clock, namespace) = (cluster.client(), cluster.clock(), "default".to_owned());
+        Self { cluster: Some(cluster), client, clock, simulated, namespace }
+    }
+
+    /// The client's namespace in a cluster that is not in the process, with real time, whose nodes
+    /// [`Self::run_nodes`] simulates. To compare it with this one.
+    #[doc(hidden)]
+    pub fn elsewhere(client: Client, simulated: Simulated) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        Self { cluster: None, client, clock: Clock::system(), simulated, namespace }
+    }
+
+    /// Adds nodes and a scheduler to a cluster that has neither, and runs them with an operator.
+    ///
+    /// # Panics
+    /// If they don't start.
+    #[doc(hidden)]
+    pub async fn run_nodes(
+        client: Client,
+        count: usize,
+        runtime: impl Runtime,
+        operator: Operator,
+    ) -> Running {
+        let registered = nodes::register(&client, count).await;
+        registered.unwrap_or_else(|why| panic!("the nodes were not registered: {why}"));
+        let lost = nodes::Lost::default();
+        let operator = operator
+            .controller(scheduler::controller())
+            .controller(nodes::agent(lost.clone()))
+            .controller(nodes::controller(Arc::new(runtime), lost));
+        let mut running = operator.start(client, Options::default());
+        running.working().await.unwrap_or_else(|why| panic!("the nodes do not work: {why}"));
+        running
+    }
+
+    /// A client of the administrator.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The time it is in the cluster.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The namespace of the test.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn patience(&self) -> Duration {
+        if self.cluster.is_some() { PATIENCE } else { REAL_PATIENCE }
     }
 
     /// The cluster after a restart of everything but the API server and what is stored there.
@@ -94,12 +162,14 @@ impl TestCluster {
     /// If it does not stop or start.
     #[must_use]
     pub async fn restarted(self) -> Self {
-        let Self { cluster, simulated, namespace } = self;
+        let Self { cluster, simulated, namespace, .. } = self;
+        let cluster = cluster.expect("the cluster is in the process");
         let (server, now) = (cluster.server().clone(), cluster.clock().now());
         cluster.stop().await.unwrap_or_else(|why| panic!("the cluster did not stop: {why}"));
         let builder = Cluster::builder().seed(2).starting_at(now).nodes(0).runtime(simulated.clone());
         let cluster = builder.start_on(server).await.unwrap_or_else(|why| panic!("no cluster: {why}"));
-        Self { cluster, simulated, namespace }
+        let (client, clock) = (cluster.client(), cluster.clock());
+        Self { cluster: Some(cluster), client, clock, simulated, namespace }
     }
 
     /// All containers of an image follow a script from now on.
@@ -121,7 +191,7 @@ impl TestCluster {
         }
     }
 
-    /// Applies one or more objects, given as YAML. Those without a namespace are in `default`.
+    /// Applies one or more objects, given as YAML. Those without a namespace are in that of the test.
     ///
     /// # Panics
     /// If it is no YAML, the cluster does not know a kind, or refuses an object.
@@ -208,7 +278,7 @@ impl TestCluster {
     /// If it does not start.
     pub async fn run(&self, operator: Operator) -> Running {
         let options = Options {
-            clock: Clock::starting_at(self.cluster.clock().now()),
+            clock: Clock::starting_at(self.clock.now()),
             entropy: Entropy::seeded(2),
             ..Options::default()
         };
@@ -223,7 +293,7 @@ impl TestCluster {
     /// If it is not so within half an hour of the cluster's time, with what the cluster looks like.
     pub async fn eventually<F: AsyncFnMut(&Self) -> bool>(&self, what: &str, mut holds: F) {
         let (mut waited, mut pause) = (Duration::ZERO, FIRST_LOOK);
-        while waited < PATIENCE {
+        while waited < self.patience() {
             if holds(self).await {
                 return;
             }
@@ -231,7 +301,7 @@ impl TestCluster {
             waited += pause;
             pause = (waited / 20).max(FIRST_LOOK);
         }
-        panic!("not within {PATIENCE:?}: {what}\n\n{}", self.describe().await);
+        panic!("not within {:?}: {what}\n\n{}", self.patience(), self.describe().await);
     }
 
     /// Lets time pass.
@@ -244,22 +314,49 @@ impl TestCluster {
     /// # Panics
     /// If it does not within half an hour of the cluster's time, with what the cluster looks like.
     pub async fn quiet(&self) {
+        let quiet = if self.cluster.is_some() { QUIET } else { REAL_QUIET };
         let mut waited = Duration::ZERO;
-        while waited < PATIENCE {
-            let before = self.server().revision();
-            sleep(QUIET).await;
-            if self.server().revision() == before {
+        while waited < self.patience() {
+            let before = self.state().await;
+            sleep(quiet).await;
+            if self.state().await == before && !self.awaits_nodes().await {
                 return;
             }
-            waited += QUIET;
+            waited += quiet;
         }
-        panic!("no rest within {PATIENCE:?}\n\n{}", self.describe().await);
+        panic!("no rest within {:?}\n\n{}", self.patience(), self.describe().await);
+    }
+
+    /// Whether the nodes of a cluster elsewhere are too busy to have looked at every pod.
+    async fn awaits_nodes(&self) -> bool {
+        let is_judged = |pod: &Pod| {
+            let status = pod.status.clone().unwrap_or_default();
+            let mut conditions = status.conditions.into_iter().flatten();
+            status.start_time.is_some()
+                || conditions.any(|one| one.type_ == "PodScheduled" && one.status == "False")
+        };
+        self.cluster.is_none() && !self.list::<Pod>().await.iter().all(is_judged)
+    }
+
+    /// What changes with every write: to the cluster, or, of one elsewhere, to what tests look at in their namespace.
+    async fn state(&self) -> Vec<String> {
+        if let Some(cluster) = &self.cluster {
+            return vec![cluster.server().revision().to_string()];
+        }
+        let mut state = Vec::new();
+        for resource in watched() {
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &resource);
+            let list = api.list_metadata(&ListParams::default()).await;
+            let list = list.unwrap_or_else(|why| panic!("{} can't be listed: {why}", resource.plural));
+            state.extend(list.iter().filter_map(|object| object.uid().zip(object.resource_version())));
+        }
+        state.into_iter().map(|(uid, version)| format!("{uid} {version}")).collect()
     }
 
     /// What the pods and the events of the cluster are, in words.
     pub async fn describe(&self) -> String {
         let mut text = String::from("pods:\n");
-        let pods = Api::<Pod>::all(self.client()).list(&ListParams::default()).await;
+        let pods = self.everywhere::<Pod>().list(&ListParams::default()).await;
         for pod in pods.iter().flatten() {
             let status = pod.status.clone().unwrap_or_default();
             let states: Vec<String> = status
@@ -280,7 +377,7 @@ impl TestCluster {
             );
         }
         text.push_str("events:\n");
-        let events = Api::<Event>::all(self.client()).list(&ListParams::default()).await;
+        let events = self.everywhere::<Event>().list(&ListParams::default()).await;
         for event in events.iter().flatten() {
             let about = event.regarding.clone().unwrap_or_default();
             let _ = writeln!(
@@ -294,6 +391,17 @@ impl TestCluster {
             );
         }
         text
+    }
+
+    /// The objects of a kind in all namespaces, as far as they are this test's.
+    fn everywhere<K>(&self) -> Api<K>
+    where
+        K: Kind + kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        match self.cluster {
+            Some(_) => Api::all(self.client()),
+            None => Api::namespaced(self.client(), &self.namespace),
+        }
     }
 
     async fn dynamic(&self, object: &DynamicObject) -> Api<DynamicObject> {
@@ -311,6 +419,33 @@ impl TestCluster {
             }
         }
     }
+}
+
+/// The kinds whose objects come to rest.
+fn watched() -> [ApiResource; 18] {
+    fn of<K: Kind>() -> ApiResource {
+        ApiResource::erase::<K>(&())
+    }
+    [
+        of::<ConfigMap>(),
+        of::<ControllerRevision>(),
+        of::<CronJob>(),
+        of::<DaemonSet>(),
+        of::<Deployment>(),
+        of::<EndpointSlice>(),
+        of::<Endpoints>(),
+        of::<Event>(),
+        of::<Job>(),
+        of::<PersistentVolumeClaim>(),
+        of::<Pod>(),
+        of::<PodDisruptionBudget>(),
+        of::<ReplicaSet>(),
+        of::<ResourceQuota>(),
+        of::<Secret>(),
+        of::<Service>(),
+        of::<ServiceAccount>(),
+        of::<StatefulSet>(),
+    ]
 }
 
 /// An object as its type.

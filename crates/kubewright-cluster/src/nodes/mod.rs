@@ -24,6 +24,8 @@ pub(crate) use self::{
     kubelet::controller,
     logs::Logs,
 };
+pub use kubewright_apiserver::LogLine;
+
 pub use self::{
     runtime::{Doing, Failure, Probe, Run, Runtime, Sight},
     simulated::{Script, Simulated},

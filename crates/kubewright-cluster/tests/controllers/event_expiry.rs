@@ -7,6 +7,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::json;
 
+use crate::server;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn event(cluster: &TestCluster, name: &str) {
@@ -14,7 +16,7 @@ async fn event(cluster: &TestCluster, name: &str) {
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name},
         "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "Seen", "action": "See",
         "reportingController": "example.com/test", "reportingInstance": "test",
-        "regarding": {"kind": "ConfigMap", "namespace": "default", "name": "any"},
+        "regarding": {"kind": "ConfigMap", "namespace": cluster.namespace(), "name": "any"},
     });
     cluster.apply(&event.to_string()).await;
 }
@@ -27,7 +29,10 @@ async fn events(cluster: &TestCluster) -> Vec<String> {
 
 #[tokio::test]
 async fn an_event_is_kept_for_an_hour_after_it_was_last_seen() {
-    let cluster = TestCluster::start().await;
+    if server::is_left_out("an hour of waiting") {
+        return;
+    }
+    let cluster = server::start().await;
     event(&cluster, "once").await;
     event(&cluster, "twice").await;
     cluster.advance(30 * MINUTE).await;

@@ -12,11 +12,13 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource as _, ResourceExt as _,
-    api::{DeleteParams, PostParams, PropagationPolicy},
+    api::{DeleteParams, ListParams, PostParams, PropagationPolicy},
 };
 use kubewright::Kind;
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
+
+use crate::{gadgets, server};
 
 /// A config map that belongs to others.
 async fn map(cluster: &TestCluster, name: &str, owners: &[OwnerReference]) -> OwnerReference {
@@ -53,7 +55,7 @@ async fn finalizers(cluster: &TestCluster, name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn what_a_deleted_owner_owns_goes_after_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     let child = map(&cluster, "child", &[root]).await;
     map(&cluster, "grandchild", &[child]).await;
@@ -67,7 +69,7 @@ async fn what_a_deleted_owner_owns_goes_after_it() {
 
 #[tokio::test]
 async fn a_deleted_replica_set_takes_its_pods_along() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply(
             "
@@ -92,7 +94,7 @@ async fn a_deleted_replica_set_takes_its_pods_along() {
 
 #[tokio::test]
 async fn an_owner_that_never_was_or_is_another_by_now_is_absent() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let real = map(&cluster, "real", &[]).await;
     let invented = OwnerReference { uid: "00000000-0000-0000-0000-000000000000".to_owned(), ..real };
     map(&cluster, "replaced", std::slice::from_ref(&invented)).await;
@@ -103,7 +105,7 @@ async fn an_owner_that_never_was_or_is_another_by_now_is_absent() {
 
 #[tokio::test]
 async fn an_object_stays_for_its_last_owner_and_forgets_the_others() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let (one, two) = (map(&cluster, "one", &[]).await, map(&cluster, "two", &[]).await);
     map(&cluster, "child", &[one, two]).await;
     cluster.delete::<ConfigMap>("one").await;
@@ -117,7 +119,7 @@ async fn an_object_stays_for_its_last_owner_and_forgets_the_others() {
 
 #[tokio::test]
 async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     map(&cluster, "blocking", &[blocking(root.clone())]).await;
     map(&cluster, "other", &[root]).await;
@@ -136,7 +138,7 @@ async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
 
 #[tokio::test]
 async fn in_the_foreground_a_whole_tree_goes_from_its_leaves() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let root = map(&cluster, "root", &[]).await;
     let child = map(&cluster, "child", &[blocking(root)]).await;
     map(&cluster, "leaf", &[blocking(child)]).await;
@@ -152,7 +154,7 @@ async fn in_the_foreground_a_whole_tree_goes_from_its_leaves() {
 
 #[tokio::test]
 async fn those_that_own_each_other_do_not_wait_for_each_other_for_ever() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let one = map(&cluster, "one", &[]).await;
     let two = map(&cluster, "two", &[blocking(one)]).await;
     let back = json!({"metadata": {"ownerReferences": [blocking(two)]}});
@@ -166,7 +168,7 @@ async fn those_that_own_each_other_do_not_wait_for_each_other_for_ever() {
 
 #[tokio::test]
 async fn an_owner_that_leaves_orphans_takes_its_references_with_it() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let (root, other) = (map(&cluster, "root", &[]).await, map(&cluster, "other", &[]).await);
     map(&cluster, "child", &[root, other]).await;
     delete(&cluster, "root", PropagationPolicy::Orphan).await;
@@ -178,31 +180,29 @@ async fn an_owner_that_leaves_orphans_takes_its_references_with_it() {
 
 #[tokio::test]
 async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
-    let cluster = TestCluster::start().await;
-    let namespace = json!({"metadata": {"name": "elsewhere"}});
+    let cluster = server::start().await;
+    let (own, elsewhere) = (cluster.namespace(), format!("not-{}", cluster.namespace()));
+    let namespace = json!({"metadata": {"name": elsewhere}});
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(cluster.client(), "elsewhere");
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), &elsewhere);
     let owner = json!({"metadata": {"name": "owner"}});
     let owner =
         secrets.create(&PostParams::default(), &serde_json::from_value(owner).unwrap()).await.unwrap();
     let owner = owner.owner_ref(&()).unwrap();
     map(&cluster, "inside", std::slice::from_ref(&owner)).await;
-    let role = json!({"metadata": {"name": "outside", "ownerReferences": [owner]}});
+    let role = json!({"metadata": {"name": elsewhere, "ownerReferences": [owner]}});
     let roles: Api<ClusterRole> = Api::all(cluster.client());
     roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
     cluster.quiet().await;
     assert_eq!(maps(&cluster).await, Vec::<String>::new());
-    assert!(cluster.find::<ClusterRole>("outside").await.is_some(), "nothing is known of its owner");
-    let mut notes: Vec<String> = cluster
-        .list::<Event>()
-        .await
-        .into_iter()
-        .filter(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace"))
-        .filter_map(|event| event.note)
-        .collect();
-    notes.sort();
+    assert!(cluster.find::<ClusterRole>(&elsewhere).await.is_some(), "nothing is known of its owner");
     let uid = owner.uid;
+    let events = Api::<Event>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
+    let told = events.into_iter().filter(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace"));
+    let mut notes: Vec<String> =
+        told.filter_map(|event| event.note).filter(|note| note.contains(&uid)).collect();
+    notes.sort();
     assert_eq!(
         notes,
         [
@@ -210,8 +210,8 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
                 "ownerRef [v1/Secret, namespace: , name: owner, uid: {uid}] does not exist in namespace \"\""
             ),
             format!(
-                "ownerRef [v1/Secret, namespace: default, name: owner, uid: {uid}] does not exist in namespace \
-                 \"default\""
+                "ownerRef [v1/Secret, namespace: {own}, name: owner, uid: {uid}] does not exist in namespace \
+                 \"{own}\""
             ),
         ]
     );
@@ -219,31 +219,15 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
 
 #[tokio::test]
 async fn kinds_that_come_later_own_and_are_owned_and_their_end_is_seen() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.quiet().await;
-    cluster
-        .apply(
-            "
-            apiVersion: apiextensions.k8s.io/v1
-            kind: CustomResourceDefinition
-            metadata: {name: gadgets.example.com}
-            spec:
-              group: example.com
-              scope: Namespaced
-              names: {plural: gadgets, singular: gadget, kind: Gadget}
-              versions:
-              - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-        ",
-        )
-        .await;
+    let resource = gadgets::define(&cluster, "example.com").await;
     let gadget = |name: &str, owners: Value| {
         let meta = json!({"name": name, "ownerReferences": owners});
         json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": meta}).to_string()
     };
     cluster.apply(&gadget("one", json!([]))).await;
     cluster.apply(&gadget("two", json!([]))).await;
-    let resource =
-        kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("example.com", "v1", "Gadget"));
     let gadgets: Api<kube::api::DynamicObject> = Api::default_namespaced_with(cluster.client(), &resource);
     for name in ["one", "two"] {
         let owner = gadgets.get(name).await.unwrap().owner_ref(&resource).unwrap();
@@ -252,10 +236,12 @@ async fn kinds_that_come_later_own_and_are_owned_and_their_end_is_seen() {
     }
     cluster.quiet().await;
     gadgets.delete("one", &DeleteParams::default()).await.unwrap();
-    cluster.quiet().await;
-    assert_eq!(maps(&cluster).await, ["child-of-two"]);
-    assert_eq!(gadgets.list(&Default::default()).await.unwrap().items.len(), 2);
+    cluster
+        .eventually("what was the first one's is gone", async |cluster| {
+            let left = gadgets.list(&ListParams::default()).await.unwrap().items.len();
+            maps(cluster).await == ["child-of-two"] && left == 2
+        })
+        .await;
     cluster.delete::<CustomResourceDefinition>("gadgets.example.com").await;
-    cluster.quiet().await;
-    assert_eq!(maps(&cluster).await, Vec::<String>::new());
+    cluster.eventually("nothing is left", async |cluster| maps(cluster).await.is_empty()).await;
 }

@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt, api::DeleteParams};
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
-use crate::events::events;
+use crate::{events::events, server};
 
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
@@ -75,7 +75,7 @@ async fn phases(cluster: &TestCluster, phase: &str) -> usize {
 
 #[tokio::test]
 async fn a_job_runs_its_pods_to_completion_and_counts_them() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     job(&cluster, "once", json!({"completions": 5, "parallelism": 2})).await;
     cluster.eventually("two run at first", async |cluster| phases(cluster, "Running").await == 2).await;
     assert_eq!(status(&cluster).await["active"], 2);
@@ -104,7 +104,7 @@ async fn a_job_runs_its_pods_to_completion_and_counts_them() {
 
 #[tokio::test]
 async fn pods_that_fail_are_replaced_after_growing_pauses_until_there_are_too_many() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("fails", Script::default().exits_after(seconds(1), 3));
     job(&cluster, "fails", json!({"backoffLimit": 3})).await;
     let status = finished(&cluster).await;
@@ -132,7 +132,7 @@ async fn pods_that_fail_are_replaced_after_growing_pauses_until_there_are_too_ma
 
 #[tokio::test]
 async fn restarts_within_a_pod_count_towards_the_limit() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("fails", Script::default().exits_after(seconds(1), 3));
     let template = json!({"spec": {
         "restartPolicy": "OnFailure", "containers": [{"name": "main", "image": "fails"}],
@@ -147,7 +147,7 @@ async fn restarts_within_a_pod_count_towards_the_limit() {
 
 #[tokio::test]
 async fn indexed_pods_know_their_index_and_completed_ones_are_listed() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.simulated().decide(|pod, _| {
         let runs = if pod.labels()["batch.kubernetes.io/job-completion-index"] == "1" { 60 } else { 1 };
         Some(Script::default().exits_after(seconds(runs), 0))
@@ -169,7 +169,7 @@ async fn indexed_pods_know_their_index_and_completed_ones_are_listed() {
 
 #[tokio::test]
 async fn an_index_that_fails_too_often_is_given_up_and_the_others_go_on() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.simulated().decide(|pod, _| {
         let code = i32::from(pod.labels()["batch.kubernetes.io/job-completion-index"] == "1");
         Some(Script::default().exits_after(seconds(1), code))
@@ -199,7 +199,7 @@ async fn an_index_that_fails_too_often_is_given_up_and_the_others_go_on() {
 
 #[tokio::test]
 async fn too_many_failed_indexes_end_the_job_at_once() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.simulated().decide(|pod, _| {
         Some(match pod.labels()["batch.kubernetes.io/job-completion-index"].as_str() {
             "0" => Script::default(),
@@ -220,7 +220,7 @@ async fn too_many_failed_indexes_end_the_job_at_once() {
 async fn a_failure_policy_ends_the_job_or_looks_away() {
     for (action, reason, failed) in [("FailJob", "PodFailurePolicy", 1), ("Count", "BackoffLimitExceeded", 2)]
     {
-        let cluster = TestCluster::start().await;
+        let cluster = server::start().await;
         cluster.script("fails", Script::default().exits_after(seconds(1), 42));
         let rule = json!({
             "action": action, "onExitCodes": {"containerName": "main", "operator": "In", "values": [42]},
@@ -231,12 +231,13 @@ async fn a_failure_policy_ends_the_job_or_looks_away() {
         if action == "FailJob" {
             let pod = cluster.list::<Pod>().await[0].name_any();
             let message = format!(
-                "Container main for pod default/{pod} failed with exit code 42 matching FailJob rule at index 0"
+                "Container main for pod {}/{pod} failed with exit code 42 matching FailJob rule at index 0",
+                cluster.namespace()
             );
             assert_eq!(status["conditions"][0]["message"], message);
         }
     }
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("fails", Script::default().exits_after(seconds(1), 42));
     let rule = json!({"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [1]}});
     job(&cluster, "fails", json!({"backoffLimit": 1, "podFailurePolicy": {"rules": [rule]}})).await;
@@ -246,7 +247,7 @@ async fn a_failure_policy_ends_the_job_or_looks_away() {
 
 #[tokio::test]
 async fn a_failure_policy_gives_up_an_index() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.simulated().decide(|pod, _| {
         let code = i32::from(pod.labels()["batch.kubernetes.io/job-completion-index"] == "0");
         Some(Script::default().exits_after(seconds(1), code))
@@ -263,7 +264,7 @@ async fn a_failure_policy_gives_up_an_index() {
 
 #[tokio::test]
 async fn a_success_policy_ends_the_job_before_all_is_done() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.simulated().decide(|pod, _| {
         Some(match pod.labels()["batch.kubernetes.io/job-completion-index"].as_str() {
             "0" => Script::default().exits_after(seconds(5), 0),
@@ -284,7 +285,7 @@ async fn a_success_policy_ends_the_job_before_all_is_done() {
 
 #[tokio::test]
 async fn a_job_that_takes_too_long_is_ended() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("runs", Script::default());
     job(&cluster, "runs", json!({"activeDeadlineSeconds": 30, "parallelism": 2})).await;
     cluster.eventually("both run", async |cluster| status(cluster).await["ready"] == 2).await;
@@ -303,7 +304,7 @@ async fn a_job_that_takes_too_long_is_ended() {
 
 #[tokio::test]
 async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("runs", Script::default().exits_after(seconds(60), 0));
     job(&cluster, "runs", json!({"parallelism": 2, "completions": 2})).await;
     cluster.eventually("both run", async |cluster| status(cluster).await["ready"] == 2).await;
@@ -331,7 +332,7 @@ async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
 #[tokio::test]
 async fn a_pod_that_is_deleted_counts_as_failed_and_is_replaced() {
     for (policy, waits) in [("TerminatingOrFailed", false), ("Failed", true)] {
-        let cluster = TestCluster::start().await;
+        let cluster = server::start().await;
         cluster.script("slow", Script::default().stops_after(seconds(60)));
         job(&cluster, "slow", json!({"podReplacementPolicy": policy})).await;
         cluster.eventually("it runs", async |cluster| status(cluster).await["ready"] == 1).await;
@@ -352,7 +353,7 @@ async fn a_pod_that_is_deleted_counts_as_failed_and_is_replaced() {
 
 #[tokio::test]
 async fn a_job_without_completions_is_done_when_one_pod_has_succeeded_and_the_rest_have_ended() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     job(&cluster, "once", json!({"parallelism": 3})).await;
     cluster.patch::<Job>("work", json!({"spec": {"parallelism": 2}})).await;
     let status = finished(&cluster).await;
@@ -361,7 +362,7 @@ async fn a_job_without_completions_is_done_when_one_pod_has_succeeded_and_the_re
 
 #[tokio::test]
 async fn fewer_pods_run_when_parallelism_is_lowered() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("runs", Script::default().exits_after(seconds(30), 0));
     job(&cluster, "runs", json!({"parallelism": 4, "completions": 4})).await;
     cluster.eventually("four run", async |cluster| status(cluster).await["ready"] == 4).await;
@@ -374,7 +375,7 @@ async fn fewer_pods_run_when_parallelism_is_lowered() {
 
 #[tokio::test]
 async fn pods_of_a_job_that_is_gone_are_let_go() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("runs", Script::default());
     job(&cluster, "runs", json!({})).await;
     cluster.eventually("it runs", async |cluster| status(cluster).await["ready"] == 1).await;
@@ -392,7 +393,7 @@ async fn pods_of_a_job_that_is_gone_are_let_go() {
 
 #[tokio::test]
 async fn a_job_that_has_ended_goes_when_its_time_is_over() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     job(&cluster, "once", json!({"ttlSecondsAfterFinished": 100})).await;
     finished(&cluster).await;
     let is_going = async |cluster: &TestCluster| {
@@ -406,7 +407,7 @@ async fn a_job_that_has_ended_goes_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_job_of_another_controller_is_left_alone() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     job(&cluster, "once", json!({"managedBy": "example.com/queue"})).await;
     cluster.quiet().await;
     assert!(cluster.list::<Pod>().await.is_empty());
@@ -415,7 +416,7 @@ async fn a_job_of_another_controller_is_left_alone() {
 
 #[tokio::test]
 async fn a_job_with_its_own_selector_adopts_and_tracks() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     let orphan = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "labels": {"app": "work"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "once"}]},

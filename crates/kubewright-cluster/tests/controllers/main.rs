@@ -3,9 +3,10 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     unreachable_pub,
     missing_docs,
-    reason = "tests say what is wrong by panicking"
+    reason = "tests say what is wrong by panicking, and why they are left out by printing"
 )]
 
 mod cronjob;
@@ -15,6 +16,7 @@ mod disruption;
 mod endpoints;
 mod event_expiry;
 mod events;
+mod gadgets;
 mod garbage;
 mod job;
 mod logs;
@@ -24,5 +26,6 @@ mod pods;
 mod replicaset;
 mod resource_quota;
 mod scheduling;
+mod server;
 mod statefulset;
 mod volumes;

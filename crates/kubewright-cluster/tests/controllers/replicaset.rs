@@ -5,6 +5,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::json;
 
+use crate::server;
+
 const WEB: &str = "
     apiVersion: apps/v1
     kind: ReplicaSet
@@ -24,7 +26,7 @@ async fn is_ready(cluster: &TestCluster, replicas: i32) -> bool {
 
 #[tokio::test]
 async fn a_replica_set_has_the_pods_it_wants_and_says_so() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(WEB).await;
     cluster.quiet().await;
     let set = cluster.get::<ReplicaSet>("web").await;
@@ -49,7 +51,7 @@ async fn a_replica_set_has_the_pods_it_wants_and_says_so() {
 
 #[tokio::test]
 async fn it_scales_heals_and_goes_down() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(WEB).await;
     cluster.eventually("three are ready", async |cluster| is_ready(cluster, 3).await).await;
     let lost = cluster.list::<Pod>().await[0].name_any();
@@ -67,7 +69,7 @@ async fn it_scales_heals_and_goes_down() {
 
 #[tokio::test]
 async fn it_adopts_what_it_selects_and_releases_what_it_does_not() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply(
             "

@@ -11,11 +11,19 @@ use kube::{
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::{gadgets, server};
+
 /// A quota, once it is in force.
 async fn quota(cluster: &TestCluster, spec: Value) {
+    let count = spec["hard"].as_object().unwrap().len();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
     cluster.apply(&quota.to_string()).await;
-    cluster.quiet().await;
+    cluster
+        .eventually("the quota is in force", async |cluster| {
+            let status = cluster.get::<ResourceQuota>("q").await.status.unwrap_or_default();
+            json!(status.hard) == quota["spec"]["hard"] && status.used.is_some_and(|used| used.len() == count)
+        })
+        .await;
 }
 
 async fn used(cluster: &TestCluster) -> Value {
@@ -50,7 +58,7 @@ where
 
 #[tokio::test]
 async fn a_quota_says_what_is_used_and_refuses_more() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     assert_eq!(refusal(&cluster, secret("early")).await, None);
     quota(&cluster, json!({"hard": {"secrets": "2", "count/configmaps": "1"}})).await;
     assert_eq!(used(&cluster).await, json!({"secrets": "1", "count/configmaps": "1"}));
@@ -73,7 +81,7 @@ async fn a_quota_says_what_is_used_and_refuses_more() {
 
 #[tokio::test]
 async fn of_creates_at_the_same_moment_no_more_get_through_than_there_is_room_for() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     quota(&cluster, json!({"hard": {"secrets": "3"}})).await;
     let refused = join_all((0..20).map(|number| refusal(&cluster, secret(&format!("s{number}"))))).await;
     assert_eq!(refused.iter().filter(|refusal| refusal.is_none()).count(), 3);
@@ -84,7 +92,7 @@ async fn of_creates_at_the_same_moment_no_more_get_through_than_there_is_room_fo
 
 #[tokio::test]
 async fn what_pods_ask_for_counts_until_they_have_ended() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("nginx", Script::default().exits_after(Duration::from_secs(60), 0));
     quota(&cluster, json!({"hard": {"requests.cpu": "1", "pods": "5"}})).await;
     let never = json!({"restartPolicy": "Never"});
@@ -106,7 +114,7 @@ async fn what_pods_ask_for_counts_until_they_have_ended() {
 
 #[tokio::test]
 async fn a_quota_counts_only_what_is_in_its_scopes() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     quota(&cluster, json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]})).await;
     assert_eq!(refusal(&cluster, pod("a", json!({"cpu": "1"}), json!({}))).await, None);
     assert_eq!(refusal(&cluster, pod("b", json!({}), json!({}))).await, None);
@@ -118,25 +126,9 @@ async fn a_quota_counts_only_what_is_in_its_scopes() {
 
 #[tokio::test]
 async fn kinds_of_definitions_are_counted_too() {
-    let cluster = TestCluster::start().await;
-    cluster
-        .apply(
-            "
-            apiVersion: apiextensions.k8s.io/v1
-            kind: CustomResourceDefinition
-            metadata: {name: gadgets.example.com}
-            spec:
-              group: example.com
-              scope: Namespaced
-              names: {plural: gadgets, singular: gadget, kind: Gadget}
-              versions:
-              - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-        ",
-        )
-        .await;
-    quota(&cluster, json!({"hard": {"count/gadgets.example.com": "1"}})).await;
-    let gvk = kube::core::GroupVersionKind::gvk("example.com", "v1", "Gadget");
-    let resource = kube::api::ApiResource::from_gvk(&gvk);
+    let cluster = server::start().await;
+    let resource = gadgets::define(&cluster, "quota.example.com").await;
+    quota(&cluster, json!({"hard": {"count/gadgets.quota.example.com": "1"}})).await;
     let gadgets: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), &resource);
     gadgets.create(&PostParams::default(), &DynamicObject::new("a", &resource)).await.unwrap();
     let refused = gadgets.create(&PostParams::default(), &DynamicObject::new("b", &resource)).await;
@@ -144,13 +136,13 @@ async fn kinds_of_definitions_are_counted_too() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("exceeded quota: q, requested: count/gadgets.example.com=1")
+            .contains("exceeded quota: q, requested: count/gadgets.quota.example.com=1")
     );
 }
 
 #[tokio::test]
 async fn a_limit_range_fills_in_and_refuses() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster
         .apply(
             "

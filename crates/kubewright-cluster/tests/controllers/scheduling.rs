@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright_cluster::TestCluster;
 use serde_json::{Value, json};
 
+use crate::server;
+
 async fn nodes(count: usize) -> TestCluster {
     TestCluster::with(|builder| builder.nodes(count)).await
 }
@@ -40,6 +42,9 @@ async fn trouble(cluster: &TestCluster, pod: &str) -> (String, String) {
 
 #[tokio::test]
 async fn pods_are_spread_over_the_nodes() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(3).await;
     for number in 0..9 {
         pod(&cluster, &format!("pod-{number}"), json!({}), json!({})).await;
@@ -54,6 +59,9 @@ async fn pods_are_spread_over_the_nodes() {
 
 #[tokio::test]
 async fn a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(2).await;
     pod(&cluster, "first", json!({}), needing("10")).await;
     pod(&cluster, "second", json!({}), needing("10")).await;
@@ -78,6 +86,9 @@ async fn a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room() {
 
 #[tokio::test]
 async fn selectors_affinities_and_taints_are_obeyed() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(3).await;
     cluster.patch::<Node>("node-1", json!({"metadata": {"labels": {"disk": "ssd", "size": "5"}}})).await;
     cluster
@@ -117,6 +128,9 @@ async fn selectors_affinities_and_taints_are_obeyed() {
 
 #[tokio::test]
 async fn pods_that_want_to_be_together_are_and_those_that_do_not_are_not() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(2).await;
     let term =
         json!([{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]);
@@ -149,6 +163,9 @@ async fn pods_that_want_to_be_together_are_and_those_that_do_not_are_not() {
 
 #[tokio::test]
 async fn the_first_that_wants_to_be_with_its_like_may_be_anywhere_and_the_others_follow() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(3).await;
     let term =
         json!([{"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}]);
@@ -170,6 +187,9 @@ async fn the_first_that_wants_to_be_with_its_like_may_be_anywhere_and_the_others
 
 #[tokio::test]
 async fn host_ports_gates_and_other_schedulers_are_respected() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
     let cluster = nodes(1).await;
     let port = json!({"containers": [{"name": "main", "image": "nginx", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
     pod(&cluster, "first", json!({}), port.clone()).await;

@@ -11,6 +11,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::server;
+
 const DB: &str = "
     apiVersion: apps/v1
     kind: StatefulSet
@@ -32,7 +34,7 @@ fn image(tag: &str) -> Value {
 }
 
 async fn settled(set: &str) -> TestCluster {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(set).await;
     cluster.quiet().await;
     cluster
@@ -104,7 +106,7 @@ async fn its_pods_have_names_labels_and_claims_of_their_own() {
 
 #[tokio::test]
 async fn a_pod_waits_until_those_before_it_are_ready() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("db:1", Script::default().never_ready());
     cluster.apply(DB).await;
     cluster.quiet().await;
@@ -113,7 +115,7 @@ async fn a_pod_waits_until_those_before_it_are_ready() {
 
 #[tokio::test]
 async fn in_parallel_no_pod_waits_for_another() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.script("db:1", Script::default().never_ready());
     cluster.apply(&DB.replace("serviceName", "podManagementPolicy: Parallel\n      serviceName")).await;
     cluster.quiet().await;
@@ -125,7 +127,7 @@ async fn in_parallel_no_pod_waits_for_another() {
 
 #[tokio::test]
 async fn a_pod_must_be_ready_for_long_enough_before_the_next_one_comes() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start().await;
     cluster.apply(&DB.replace("serviceName", "minReadySeconds: 60\n      serviceName")).await;
     cluster.advance(Duration::from_secs(50)).await;
     assert_eq!(names(&cluster).await, ["db-0"]);
