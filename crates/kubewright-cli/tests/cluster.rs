@@ -17,10 +17,13 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Node, Pod},
+};
 use kube::{
     Api, Client, Config, ResourceExt as _,
-    api::{ListParams, PostParams, WatchEvent, WatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
@@ -28,7 +31,7 @@ use tempfile::TempDir;
 
 fn kubewright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubewright"));
-    for variable in ["LISTEN", "DATA_DIR", "TOKEN", "KUBECONFIG"] {
+    for variable in ["LISTEN", "DATA_DIR", "TOKEN", "KUBECONFIG", "NODES"] {
         command.env_remove(format!("KUBEWRIGHT_{variable}"));
     }
     command
@@ -50,11 +53,16 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one with its kubeconfig in `dir`, and waits until it is ready.
+    /// Starts an API server with its kubeconfig in `dir`, and waits until it is ready.
     fn start(dir: &Path, arguments: &[&str]) -> Self {
+        Self::run(dir, &[&["--api-only"], arguments].concat())
+    }
+
+    /// Starts a cluster with its kubeconfig in `dir`, and waits until it is ready.
+    fn run(dir: &Path, arguments: &[&str]) -> Self {
         let kubeconfig = dir.join("kubeconfig");
         let mut child = kubewright()
-            .args(["cluster", "--api-only", "--output", "json", "--kubeconfig"])
+            .args(["cluster", "--output", "json", "--kubeconfig"])
             .arg(&kubeconfig)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -72,11 +80,14 @@ impl Cluster {
         assert!(status.expect("kill runs").success());
     }
 
-    async fn maps(&self) -> Api<ConfigMap> {
+    async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let client = Client::try_from(config.expect("a usable kubeconfig")).expect("a client");
-        Api::namespaced(client, "default")
+        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+    }
+
+    async fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client().await, "default")
     }
 }
 
@@ -96,7 +107,16 @@ fn help_and_version_are_told() {
     let help = run(&["cluster", "--help"]);
     assert!(help.status.success());
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
-    for word in ["--api-only", "--listen", "--data-dir", "--token", "--kubeconfig", "--output", "Examples:"] {
+    for word in [
+        "--api-only",
+        "--nodes",
+        "--listen",
+        "--data-dir",
+        "--token",
+        "--kubeconfig",
+        "--output",
+        "Examples:",
+    ] {
         assert!(text.contains(word), "{word} is not in {text}");
     }
     let version = run(&["--version"]);
@@ -276,6 +296,53 @@ async fn every_acknowledged_write_survives_a_kill() {
     maps.create(&PostParams::default(), &config_map("seen")).await.expect("it is writable");
     let event = futures_util::TryStreamExt::try_next(&mut events).await.expect("an event");
     assert!(matches!(event, Some(WatchEvent::Added(map)) if map.name_any() == "seen"));
+}
+
+/// Waits until a Deployment has so many available replicas.
+async fn are_available(deployments: &Api<Deployment>, name: &str, replicas: i32) {
+    let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut events = Box::pin(deployments.watch(&only, "0").await.expect("a watch"));
+    while let Some(event) = futures_util::TryStreamExt::try_next(&mut events).await.expect("an event") {
+        let (WatchEvent::Added(seen) | WatchEvent::Modified(seen)) = event else { continue };
+        if seen.status.and_then(|status| status.available_replicas) == Some(replicas) {
+            return;
+        }
+    }
+    panic!("the watch has ended");
+}
+
+#[tokio::test]
+async fn a_whole_cluster_goes_on_after_a_kill() {
+    let dir = TempDir::new().expect("a directory");
+    let data = dir.path().join("data").to_string_lossy().into_owned();
+    let mut cluster = Cluster::run(dir.path(), &["--nodes", "2", "--data-dir", &data]);
+    let client = cluster.client().await;
+    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.expect("a list");
+    assert_eq!(nodes.items.len(), 2);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
+    let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+        },
+    }}));
+    deployments.create(&PostParams::default(), &web.expect("a Deployment")).await.expect("it is created");
+    are_available(&deployments, "web", 2).await;
+    let pods = Api::<Pod>::namespaced(client, "default").list(&ListParams::default()).await.expect("a list");
+    let before: Vec<_> = pods.iter().map(|pod| pod.uid()).collect();
+    cluster.signal("KILL");
+    cluster.child.wait().expect("it ends");
+
+    let mut cluster = Cluster::run(dir.path(), &["--nodes", "2", "--data-dir", &data]);
+    let client = cluster.client().await;
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
+    let more = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    deployments.patch("web", &PatchParams::default(), &more).await.expect("it is scaled");
+    are_available(&deployments, "web", 3).await;
+    let pods = Api::<Pod>::namespaced(client, "default").list(&ListParams::default()).await.expect("a list");
+    assert_eq!(pods.items.len(), 3);
+    assert_eq!(pods.iter().filter(|pod| before.contains(&pod.uid())).count(), 2, "those that ran run on");
+    cluster.signal("TERM");
+    assert!(cluster.child.wait().expect("it ends").success());
 }
 
 async fn assert_all(maps: &Api<ConfigMap>, kept: &[(String, String)]) {

@@ -155,7 +155,7 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<(Client, String)> {
     Err(Error::new(format!("the cluster can't be reached: tried {url} ({from}): {trouble}; {HINT}")))
 }
 
-const HINT: &str = "start one on this machine with `kubewright cluster --api-only --kubeconfig dev.yaml`, and pass \
+const HINT: &str = "start one on this machine with `kubewright cluster --kubeconfig dev.yaml`, and pass \
                     --kubeconfig dev.yaml";
 
 async fn read(path: &PathBuf) -> Result<Config> {
