@@ -63,11 +63,12 @@ pub fn deployment(site: &Site) -> Deployment {
     }
 }
 
-/// The Service in front of it.
+/// The Service in front of it. Without an address of its own: a cluster has fewer of them than there are sites here.
 pub fn service(site: &Site) -> Service {
     Service {
         metadata: named(site),
         spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
             selector: Some([("site".to_owned(), site.name_any())].into()),
             ports: Some(vec![ServicePort { port: 80, ..ServicePort::default() }]),
             ..ServiceSpec::default()

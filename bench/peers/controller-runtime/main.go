@@ -68,6 +68,7 @@ func children(site *Site) []runtime.ApplyConfiguration {
 	service := corev1ac.Service(site.Name, site.Namespace).
 		WithOwnerReferences(owner).
 		WithSpec(corev1ac.ServiceSpec().
+			WithClusterIP("None").
 			WithSelector(labels).
 			WithPorts(corev1ac.ServicePort().WithPort(80)))
 	return []runtime.ApplyConfiguration{page, deployment, service}
