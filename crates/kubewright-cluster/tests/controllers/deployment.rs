@@ -234,7 +234,11 @@ async fn a_rollout_that_gets_stuck_says_so_when_its_time_is_over() {
     cluster.script("web:2", Script::default().never_ready());
     cluster.patch::<Deployment>("web", image("web:2")).await;
     cluster.advance(Duration::from_secs(50)).await;
-    assert_eq!(condition(&cluster, "Progressing").await.unwrap().0, "True");
+    let (progresses, reason, _) = condition(&cluster, "Progressing").await.unwrap();
+    assert_eq!(progresses, "True");
+    // The real controller may still say how the rollout began: it depends on what its caches have seen.
+    let is_early = !server::is_embedded() && reason == "NewReplicaSetCreated";
+    assert!(is_early || reason == "ReplicaSetUpdated", "{reason}");
     cluster.advance(Duration::from_secs(30)).await;
     let name = set_of(&cluster, "web:2").await.name_any();
     assert_eq!(

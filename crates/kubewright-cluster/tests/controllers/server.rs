@@ -38,12 +38,17 @@ fn url() -> Option<String> {
     env::var("KUBEWRIGHT_SERVER").ok()
 }
 
+/// Whether the tests run on the embedded cluster.
+pub fn is_embedded() -> bool {
+    url().is_none()
+}
+
 /// Whether a test is left out because the cluster is not the embedded one. The comparison of both reads why.
 pub fn is_left_out(why: &str) -> bool {
-    if url().is_some() {
+    if !is_embedded() {
         println!("only on the embedded server: {why}");
     }
-    url().is_some()
+    !is_embedded()
 }
 
 /// A cluster for a test, with one node, or with three if it is not the embedded one.
@@ -59,7 +64,7 @@ pub async fn start_with_three_nodes() -> TestCluster {
 /// A cluster, and a namespace that the test may delete.
 pub async fn start_with_namespace() -> (TestCluster, String) {
     let cluster = start().await;
-    if url().is_some() {
+    if !is_embedded() {
         let own = cluster.namespace().to_owned();
         return (cluster, own);
     }
@@ -82,7 +87,7 @@ pub async fn start_without_volumes() -> TestCluster {
 }
 
 async fn start_with(nodes: usize) -> TestCluster {
-    if url().is_none() {
+    if is_embedded() {
         return TestCluster::with(|builder| builder.nodes(nodes)).await;
     }
     let namespaces: Api<Namespace> = Api::all(connect("default"));
