@@ -26,6 +26,9 @@ const LEASE_SECONDS: i32 = 40;
 /// Where the leases of nodes are.
 pub(crate) const LEASES: &str = "kube-node-lease";
 
+/// How many nodes have a range of addresses for their pods.
+const RANGES: usize = 64 * 256;
+
 struct Agent {
     lost: Lost,
 }
@@ -68,7 +71,7 @@ async fn introduce(node: Seen<Node>, cx: &Context<Node>) -> Result<Seen<Node>> {
     }
     let range = |node: &Seen<Node>| node.spec.as_ref().and_then(|spec| spec.pod_cidr.clone());
     let taken: Vec<String> = cx.list::<Node>()?.iter().filter_map(range).collect();
-    let free = (1..).map(pod_range).find(|range| !taken.contains(range));
+    let free = (1..RANGES).map(pod_range).find(|range| !taken.contains(range));
     let mut labels = json!({
         "kubernetes.io/hostname": node.name_any(),
         "kubernetes.io/os": "linux",
@@ -85,7 +88,7 @@ async fn introduce(node: Seen<Node>, cx: &Context<Node>) -> Result<Seen<Node>> {
 
 /// The addresses of the pods on a node.
 fn pod_range(number: usize) -> String {
-    format!("10.{}.{}.0/24", 128 + number / 256 % 64, number % 256)
+    format!("10.{}.{}.0/24", 128 + number / 256, number % 256)
 }
 
 /// The address of a node, by the range of its pods, so that no two have the same.

@@ -157,6 +157,15 @@ async fn a_reconcile_that_takes_too_long_is_ended_and_tried_again() {
     assert_eq!(log.take(), ["started", "ended", "started", "ended", "started"]);
 }
 
+/// Somebody who is at work until this is dropped.
+struct Working(Arc<AtomicUsize>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[tokio::test]
 async fn a_reconcile_that_is_busy_when_its_time_is_up_still_ends_before_the_next() {
     let world = World::in_real_time().await;
@@ -168,13 +177,14 @@ async fn a_reconcile_that_is_busy_when_its_time_is_up_still_ends_before_the_next
         let (busy, log) = state.clone();
         async move {
             log.add(format!("{} at work", busy.fetch_add(1, Ordering::SeqCst)));
+            // Also where its time is up before it is busy.
+            let _working = Working(busy);
             let work = tokio::task::spawn_blocking(|| ());
             let _ = work.await;
             let until = Instant::now() + Duration::from_millis(60);
             while Instant::now() < until {
                 std::hint::spin_loop();
             }
-            busy.fetch_sub(1, Ordering::SeqCst);
             std::future::pending().await
         }
         .boxed()
