@@ -16,7 +16,7 @@ use kube::{
     api::{ListParams, PostParams, WatchEvent, WatchParams},
 };
 use kubewright::install_crds;
-use kubewright_bench::{
+use kubewright_bench_operator::{
     operator,
     site::{Site, site},
 };

@@ -10,7 +10,7 @@ use kube::{
 };
 use kubewright::{Context, Controller, Next, Operator, Options, Reconciler, Running, install_crds};
 use kubewright_apiserver::ApiServer;
-use kubewright_bench::{
+use kubewright_bench_operator::{
     operator,
     site::{Site, site},
 };

@@ -2,25 +2,26 @@
 //! within minutes is counted on the one that is there. An event that can't be written is logged and forgotten:
 //! telling about the work must not stop it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::{
     core::v1::ObjectReference,
     events::v1::{Event as Record, EventSeries},
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource as _,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
+    core::Request,
 };
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{
-    clock::Clock,
-    entropy::Entropy,
-    kind::{Kind, uid},
-};
+use crate::{clock::Clock, entropy::Entropy, kind::Kind};
 
 /// How long the same event counts as one series.
 const SERIES: Duration = Duration::from_secs(6 * 60);
@@ -63,7 +64,18 @@ pub(crate) struct Recorder {
     instance: String,
     clock: Clock,
     entropy: Entropy,
-    series: Mutex<BTreeMap<(String, Event), Series>>,
+    remembered: Mutex<Remembered>,
+}
+
+/// The UID of an object, and what happened to it.
+type Occurrence = (String, Event);
+
+/// The latest events.
+#[derive(Default)]
+struct Remembered {
+    series: BTreeMap<Arc<Occurrence>, Series>,
+    /// In the order in which they began.
+    order: VecDeque<Arc<Occurrence>>,
 }
 
 #[derive(Clone)]
@@ -77,26 +89,41 @@ struct Series {
 impl Recorder {
     pub(crate) fn new(operator: Arc<str>, clock: Clock, entropy: Entropy) -> Self {
         let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| operator.to_string());
-        Self { operator, instance, clock, entropy, series: Mutex::default() }
+        Self { operator, instance, clock, entropy, remembered: Mutex::default() }
     }
 
     /// Tells of an event, with a client that may write.
-    pub(crate) async fn record<K: Kind>(&self, client: &Client, object: &K, mut event: Event) {
+    pub(crate) async fn record<K: Kind>(&self, client: &Client, object: &K, event: Event) {
+        let meta = object.meta();
+        let regarding = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            field_path: None,
+        };
+        self.record_regarding(client, regarding, event).await;
+    }
+
+    async fn record_regarding(&self, client: &Client, regarding: ObjectReference, mut event: Event) {
         event.note.truncate(event.note.floor_char_boundary(LONGEST_NOTE));
-        let key = (uid(object).to_owned(), event);
-        let outcome = match self.again(&key) {
+        let occurrence = Arc::new((regarding.uid.clone().unwrap_or_default(), event));
+        let outcome = match self.again(&occurrence) {
             Some(series) => self.count(client, &series).await,
-            None => self.create(client, object, &key).await,
+            None => self.create(client, regarding, &occurrence).await,
         };
         if let Err(error) = outcome {
-            tracing::warn!(%error, reason = key.1.reason, note = key.1.note, "an event was not written");
+            let (_, Event { reason, note, .. }) = &*occurrence;
+            tracing::warn!(%error, reason, note, "an event was not written");
         }
     }
 
     /// The series of an event that has happened before, with this time counted.
-    fn again(&self, key: &(String, Event)) -> Option<Series> {
-        let mut all = self.series.lock();
-        let series = all.get_mut(key).filter(|series| series.last.elapsed() < SERIES)?;
+    fn again(&self, occurrence: &Occurrence) -> Option<Series> {
+        let mut remembered = self.remembered.lock();
+        let series = remembered.series.get_mut(occurrence).filter(|series| series.last.elapsed() < SERIES)?;
         series.count += 1;
         series.last = Instant::now();
         Some(series.clone())
@@ -108,12 +135,17 @@ impl Recorder {
         events.patch_metadata(&series.name, &PatchParams::default(), &Patch::Merge(change)).await.map(|_| ())
     }
 
-    async fn create<K: Kind>(&self, client: &Client, object: &K, key: &(String, Event)) -> kube::Result<()> {
-        let (_, event) = key;
-        let meta = object.meta();
+    async fn create(
+        &self,
+        client: &Client,
+        regarding: ObjectReference,
+        occurrence: &Arc<Occurrence>,
+    ) -> kube::Result<()> {
+        let (_, event) = &**occurrence;
         // Events about objects outside of namespaces are in this one.
-        let namespace = meta.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let name = format!("{}.{:016x}", meta.name.as_deref().unwrap_or_default(), self.entropy.number());
+        let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let about = regarding.name.as_deref().unwrap_or_default();
+        let name = format!("{about}.{:016x}", self.entropy.number());
         let record = Record {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -125,31 +157,31 @@ impl Recorder {
             reason: Some(event.reason.clone()),
             action: Some(event.action.clone()),
             note: Some(event.note.clone()),
-            regarding: Some(ObjectReference {
-                api_version: Some(K::api_version(&()).into_owned()),
-                kind: Some(K::kind(&()).into_owned()),
-                name: meta.name.clone(),
-                namespace: meta.namespace.clone(),
-                uid: meta.uid.clone(),
-                resource_version: meta.resource_version.clone(),
-                field_path: None,
-            }),
+            regarding: Some(regarding),
             reporting_controller: Some(self.operator.to_string()),
             reporting_instance: Some(self.instance.clone()),
             series: None::<EventSeries>,
             ..Record::default()
         };
-        let events: Api<Record> = Api::namespaced(client.clone(), &namespace);
-        events.create(&PostParams::default(), &record).await?;
-        let mut all = self.series.lock();
-        if all.len() >= REMEMBERED {
-            all.retain(|_, series| series.last.elapsed() < SERIES);
-            let oldest = all.iter().min_by_key(|(_, series)| series.last).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest.filter(|_| all.len() >= REMEMBERED) {
-                all.remove(&oldest);
-            }
-        }
-        all.insert(key.clone(), Series { name, namespace, count: 1, last: Instant::now() });
+        let body = serde_json::to_vec(&record).map_err(kube::Error::SerdeError)?;
+        let request =
+            Request::new(Record::url_path(&(), Some(&namespace))).create(&PostParams::default(), body);
+        client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+        let series = Series { name, namespace, count: 1, last: Instant::now() };
+        self.remembered.lock().remember(occurrence.clone(), series);
         Ok(())
+    }
+}
+
+impl Remembered {
+    fn remember(&mut self, occurrence: Arc<Occurrence>, series: Series) {
+        if self.series.insert(occurrence.clone(), series).is_none() {
+            self.order.push_back(occurrence);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.series.remove(&oldest);
+        }
     }
 }

@@ -206,7 +206,12 @@ pub(crate) fn uid<K: Resource>(object: &K) -> &str {
 
 /// The revision of an object. Revisions of one resource can be compared; zero if it has none.
 pub(crate) fn revision<K: Resource>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+    revision_of(object.meta().resource_version.as_deref())
+}
+
+/// A revision, as objects carry it.
+pub(crate) fn revision_of(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The reference by which `owner` owns a child as its controller.

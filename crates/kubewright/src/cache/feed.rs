@@ -15,10 +15,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::store::Store;
+use super::{
+    store::Store,
+    told::{Outline, Told},
+};
 use crate::{
     entropy::Entropy,
-    kind::{KindName, Object},
+    kind::{Key, KindName, Object},
 };
 
 /// How long the server lets a watch run.
@@ -37,10 +40,10 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(60);
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize)]
-struct Page {
+struct Page<'t> {
     metadata: PageMeta,
-    #[serde(default)]
-    items: Vec<Box<RawValue>>,
+    #[serde(borrow, default)]
+    items: Vec<&'t RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -50,23 +53,6 @@ struct PageMeta {
     resource_version: String,
     #[serde(default, rename = "continue")]
     continue_token: Option<String>,
-}
-
-/// What an object that can't be read as its kind still tells.
-#[derive(Deserialize)]
-struct Head {
-    metadata: HeadMeta,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct HeadMeta {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    resource_version: String,
 }
 
 /// Why a watch does not go on.
@@ -165,11 +151,13 @@ impl<K: Object> Feed<K> {
                 false => self.request().list(&parameters),
             };
             let request = request.map_err(kube::Error::BuildRequest)?;
-            let page: Page =
-                timeout(PAGE_PATIENCE, self.client.request(request)).await.map_err(|_| Break::Ended)??;
-            for item in &page.items {
-                if let Some(object) = self.decode(item) {
-                    self.store.observe(object);
+            let text = timeout(PAGE_PATIENCE, self.client.request_text(request))
+                .await
+                .map_err(|_| Break::Ended)??;
+            let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+            for item in page.items {
+                if let Some(outline) = self.outline(item) {
+                    self.observe(&outline);
                 }
             }
             match page.metadata.continue_token.filter(|token| !token.is_empty()) {
@@ -217,19 +205,17 @@ impl<K: Object> Feed<K> {
 
     fn take(&mut self, event: WatchEvent<Box<RawValue>>) -> Result<(), Break> {
         let place = match event {
-            WatchEvent::Added(text) | WatchEvent::Modified(text) => match self.decode(&text) {
-                Some(object) => {
-                    let place = object.meta().resource_version.clone().unwrap_or_default();
-                    self.store.observe(object);
-                    place
-                }
-                None => head(&text).resource_version,
-            },
+            WatchEvent::Added(text) | WatchEvent::Modified(text) => {
+                let Some(outline) = self.outline(&text) else { return Ok(()) };
+                self.observe(&outline);
+                outline.place().to_owned()
+            }
             WatchEvent::Deleted(text) => {
-                if let Some(object) = self.decode(&text) {
-                    self.store.vanish(&object);
+                let Some(outline) = self.outline(&text) else { return Ok(()) };
+                if let Some(told) = self.read(&outline) {
+                    self.store.vanish(&told.object);
                 }
-                head(&text).resource_version
+                outline.place().to_owned()
             }
             WatchEvent::Bookmark(bookmark) => {
                 let is_end =
@@ -249,19 +235,26 @@ impl<K: Object> Feed<K> {
         Ok(())
     }
 
-    /// An object that can't be read as its kind is left out and told of; the others are not its victims.
-    fn decode(&self, text: &RawValue) -> Option<K> {
-        match serde_json::from_str(text.get()) {
-            Ok(object) => Some(object),
-            Err(why) => {
-                let head = head(text);
-                tracing::error!(
-                    kind = %self.name, namespace = head.namespace, name = head.name,
-                    "left out: the object can't be read as its Rust type: {why}"
-                );
-                None
-            }
+    fn observe(&self, outline: &Outline<'_>) {
+        if !self.store.recognises(outline)
+            && let Some(told) = self.read(outline)
+        {
+            self.store.observe(&told);
         }
+    }
+
+    fn outline<'t>(&self, text: &'t RawValue) -> Option<Outline<'t>> {
+        Outline::of(text.get()).inspect_err(|why| self.leave_out(None, why)).ok()
+    }
+
+    fn read(&self, outline: &Outline<'_>) -> Option<Told<K>> {
+        outline.read().inspect_err(|why| self.leave_out(Some(outline.key()), why)).ok()
+    }
+
+    /// An object that can't be read as its kind is left out and told of; the others are not its victims.
+    fn leave_out(&self, object: Option<Key>, why: &serde_json::Error) {
+        let object = object.map(tracing::field::display);
+        tracing::error!(kind = %self.name, object, "left out: the object can't be read as its Rust type: {why}");
     }
 
     fn report(&mut self, error: &kube::Error) {
@@ -279,10 +272,6 @@ impl<K: Object> Feed<K> {
         tracing::error!(kind = %self.name, "can't watch: {text}");
         self.store.trouble(Some(text));
     }
-}
-
-fn head(text: &RawValue) -> HeadMeta {
-    serde_json::from_str::<Head>(text.get()).map(|head| head.metadata).unwrap_or_default()
 }
 
 fn is_expired(status: &Status) -> bool {

@@ -5,6 +5,7 @@ mod feed;
 mod index;
 mod options;
 mod store;
+mod told;
 
 use std::{
     any::Any,
@@ -12,15 +13,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use kube::{
-    Client,
-    core::{PartialObjectMeta, PartialObjectMetaExt as _},
-};
+use kube::{Client, core::PartialObjectMeta};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 pub(crate) use self::options::WatchId;
 pub(crate) use self::store::{Applied, Store};
+pub(crate) use self::told::Told;
 pub use self::{
     index::Index,
     options::Watch,
@@ -136,10 +135,13 @@ impl Cache {
     }
 
     /// Passes the answer to an own write on to all watches of the kind, so that it is seen at once.
-    pub(crate) fn wrote<K: Kind>(&self, object: &K) {
-        self.stores::<K>().iter().for_each(|store| store.wrote(object));
-        let metadata = object.meta().clone().into_response_partial::<K>();
-        self.stores::<PartialObjectMeta<K>>().iter().for_each(|store| store.wrote(&metadata));
+    pub(crate) fn wrote<K: Kind>(&self, told: &Told<K>) {
+        self.stores::<K>().iter().for_each(|store| store.wrote(told));
+        let of_metadata = self.stores::<PartialObjectMeta<K>>();
+        if !of_metadata.is_empty() {
+            let metadata = told.metadata();
+            of_metadata.iter().for_each(|store| store.wrote(&metadata));
+        }
     }
 
     /// Tells all watches of the kind that an object has gone by an own delete.

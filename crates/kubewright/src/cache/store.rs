@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::{
     index::{Index, Indexes},
     options::Selection,
+    told::{Outline, Told},
 };
 use crate::kind::{Key, Object, Seen, revision, uid};
 
@@ -252,16 +253,32 @@ impl<K: Object> Store<K> {
         self.health.send_replace(Health { is_synced: true, trouble: None });
     }
 
+    /// Whether the watch tells of an object what is known already, mostly by an own write. If so, it is noted, and
+    /// need not be read.
+    pub(super) fn recognises(&self, outline: &Outline<'_>) -> bool {
+        let (key, revision) = (outline.key(), outline.revision());
+        let mut state = self.state.write();
+        let state = &mut *state;
+        let Some(entry) = state.objects.get_mut(&key).filter(|entry| entry.revision >= revision) else {
+            return false;
+        };
+        entry.round = state.round;
+        if !state.is_syncing {
+            state.reached = state.reached.max(revision);
+        }
+        true
+    }
+
     /// The watch has told of an object.
-    pub(super) fn observe(&self, object: K) {
+    pub(super) fn observe(&self, told: &Told<K>) {
         let _telling = self.telling.lock();
         let mut state = self.state.write();
         let round = state.round;
         if !state.is_syncing {
-            state.reached = state.reached.max(revision(&object));
+            state.reached = state.reached.max(revision(&*told.object));
         }
         let is_initial = state.is_syncing && !self.health.borrow().is_synced;
-        let change = self.put(&mut state, object, round, is_initial);
+        let change = self.put(&mut state, told, round, is_initial);
         drop(state);
         self.tell_if_any(change);
     }
@@ -286,7 +303,8 @@ impl<K: Object> Store<K> {
     }
 
     /// An own write was answered with an object.
-    pub(super) fn wrote(&self, object: &K) {
+    pub(super) fn wrote(&self, told: &Told<K>) {
+        let object = &*told.object;
         let _telling = self.telling.lock();
         let mut state = self.state.write();
         let (key, at) = (Key::of(object), revision(object));
@@ -302,7 +320,7 @@ impl<K: Object> Store<K> {
             }
             // Not as seen by a synchronisation that is going on: it may have been deleted before that.
             let round = known.map_or(0, |(round, _)| round);
-            self.put(&mut state, object.clone(), round, false)
+            self.put(&mut state, told, round, false)
         } else if known.is_some_and(|(_, revision)| revision < at) {
             state.bury(uid(object), at);
             state.remove(&key)
@@ -327,31 +345,31 @@ impl<K: Object> Store<K> {
     }
 
     /// Keeps an object if it is newer than what is known.
-    fn put(&self, state: &mut State<K>, mut object: K, round: u32, is_initial: bool) -> Option<Change<K>> {
-        let revision = revision(&object);
-        let applied = self.trim(&mut object);
-        let key = Key::of(&object);
-        if state.buried.get(uid(&object)).is_some_and(|grave| revision <= grave.until) {
+    fn put(&self, state: &mut State<K>, told: &Told<K>, round: u32, is_initial: bool) -> Option<Change<K>> {
+        let (key, revision) = (Key::of(&*told.object), revision(&*told.object));
+        if state.buried.get(uid(&*told.object)).is_some_and(|grave| revision <= grave.until) {
             return None;
         }
-        let object = Arc::new(object);
+        let object = self.kept(told);
+        let applied = told.applied_by(&self.manager);
         let change = match state.objects.get_mut(&key) {
             Some(entry) if entry.revision >= revision => {
                 entry.round = round;
                 return None;
             }
             Some(entry) => {
-                let settled = applied
-                    .as_ref()
-                    .zip(entry.applied.as_ref())
-                    .and_then(|(new, old)| (new.fields == old.fields).then_some(old.settled).flatten());
-                let applied = applied.map(|fields| Box::new(Applied { settled, ..*fields }));
+                let before = entry.applied.take();
+                let applied = applied.map(|fields| match before {
+                    Some(before) if before.fields == fields => before,
+                    _ => Box::new(Applied { fields, settled: None }),
+                });
                 let old =
                     std::mem::replace(entry, Entry { object: object.clone(), revision, round, applied });
                 state.indexes.remove(&key, &old.object);
                 Change { old: Some(old.object), new: Some(object.clone()), is_initial }
             }
             None => {
+                let applied = applied.map(|fields| Box::new(Applied { fields, settled: None }));
                 state.objects.insert(key.clone(), Entry { object: object.clone(), revision, round, applied });
                 Change { old: None, new: Some(object.clone()), is_initial }
             }
@@ -360,22 +378,20 @@ impl<K: Object> Store<K> {
         Some(change)
     }
 
-    /// Takes out what nobody reads, and keeps what this operator itself has applied.
-    fn trim(&self, object: &mut K) -> Option<Box<Applied>> {
-        let entries = match self.selection.keeps_managed_fields {
-            true => object.meta().managed_fields.clone(),
-            false => object.meta_mut().managed_fields.take(),
-        };
-        let own = entries.into_iter().flatten().find(|entry| {
-            entry.manager.as_deref() == Some(&*self.manager)
-                && entry.operation.as_deref() == Some("Apply")
-                && entry.subresource.is_none()
-        });
-        if let Some(transform) = self.selection.transform {
-            transform(object);
+    /// An object in the form that is wanted here.
+    fn kept(&self, told: &Told<K>) -> Arc<K> {
+        let selection = &self.selection;
+        if !selection.keeps_managed_fields && selection.transform.is_none() {
+            return told.object.clone();
         }
-        let fields = own?.fields_v1?.0.to_string().into();
-        Some(Box::new(Applied { fields, settled: None }))
+        let mut object = K::clone(&told.object);
+        if selection.keeps_managed_fields {
+            object.meta_mut().managed_fields = told.managed_fields();
+        }
+        if let Some(transform) = selection.transform {
+            transform(&mut object);
+        }
+        Arc::new(object)
     }
 
     fn tell_if_any(&self, change: Option<Change<K>>) {
@@ -418,6 +434,7 @@ impl<K: Object> State<K> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
 
     use super::*;
     use crate::cache::Watch;
@@ -426,12 +443,15 @@ mod tests {
         Store::new(watch.selection, "manager".into())
     }
 
-    fn map(uid: &str, revision: u64) -> ConfigMap {
-        let mut map = ConfigMap::default();
-        map.metadata.name = Some("map".to_owned());
-        map.metadata.uid = Some(uid.to_owned());
-        map.metadata.resource_version = Some(revision.to_string());
-        map
+    fn map(uid: &str, revision: u64) -> Told<ConfigMap> {
+        coloured(uid, revision, "none")
+    }
+
+    fn coloured(uid: &str, revision: u64, colour: &str) -> Told<ConfigMap> {
+        let metadata = json!({
+            "name": "map", "uid": uid, "resourceVersion": revision.to_string(), "labels": {"colour": colour},
+        });
+        Told::read(&json!({"metadata": metadata}).to_string()).unwrap()
     }
 
     /// A store that has seen everything up to a revision.
@@ -449,8 +469,8 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_watch_has_told_of_the_deletion_brings_nothing_back() {
         let store = synced(Watch::new(), 1);
-        store.observe(map("a", 5));
-        store.vanish(&map("a", 6));
+        store.observe(&map("a", 5));
+        store.vanish(&map("a", 6).object);
         store.wrote(&map("a", 5));
         assert_eq!(known(&store), None);
     }
@@ -470,26 +490,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_is_recognised_and_counts_as_seen() {
+        let text = |revision: u64| {
+            json!({"metadata": {"name": "map", "resourceVersion": revision.to_string()}}).to_string()
+        };
+        let store = synced(Watch::new(), 1);
+        assert!(!store.recognises(&Outline::of(&text(5)).unwrap()));
+        store.wrote(&map("a", 5));
+        assert!(!store.recognises(&Outline::of(&text(6)).unwrap()));
+        store.begin();
+        assert!(store.recognises(&Outline::of(&text(5)).unwrap()));
+        store.finish(7);
+        assert_eq!(known(&store), Some(5), "the list has it");
+        assert!(store.recognises(&Outline::of(&text(4)).unwrap()), "that was before");
+    }
+
+    #[test]
     fn an_older_object_of_the_same_name_does_not_replace_a_newer_one() {
         let store = synced(Watch::new(), 1);
         store.wrote(&map("new", 9));
-        store.observe(map("old", 5));
-        store.vanish(&map("old", 6));
+        store.observe(&map("old", 5));
+        store.vanish(&map("old", 6).object);
         assert_eq!(known(&store), Some(9));
     }
 
     #[test]
     fn a_deleted_object_stays_gone_until_the_watch_knows_and_is_then_forgotten() {
         let store = synced(Watch::new(), 1);
-        store.observe(map("a", 5));
+        store.observe(&map("a", 5));
         store.bury(&Key::cluster("map"), "another");
         assert_eq!(known(&store), Some(5));
         store.bury(&Key::cluster("map"), "a");
-        store.observe(map("a", 6));
+        store.observe(&map("a", 6));
         assert_eq!(known(&store), None);
-        store.vanish(&map("a", 7));
+        store.vanish(&map("a", 7).object);
         assert!(store.state.read().buried.is_empty());
-        store.observe(map("b", 8));
+        store.observe(&map("b", 8));
         store.bury(&Key::cluster("map"), "b");
         store.begin();
         store.finish(20);
@@ -499,18 +535,13 @@ mod tests {
     #[test]
     fn an_own_write_leaves_a_selection_at_once_and_may_come_back_later() {
         let store = synced(Watch::new().labels("colour=red"), 1);
-        let coloured = |colour: &str, revision: u64| {
-            let mut map = map("a", revision);
-            map.metadata.labels = Some([("colour".to_owned(), colour.to_owned())].into());
-            map
-        };
-        store.observe(coloured("red", 5));
-        store.wrote(&coloured("blue", 7));
+        store.observe(&coloured("a", 5, "red"));
+        store.wrote(&coloured("a", 7, "blue"));
         assert_eq!(known(&store), None);
-        store.observe(coloured("red", 6));
+        store.observe(&coloured("a", 6, "red"));
         assert_eq!(known(&store), None, "that was before");
-        store.wrote(&coloured("red", 9));
-        store.vanish(&coloured("blue", 7));
+        store.wrote(&coloured("a", 9, "red"));
+        store.vanish(&coloured("a", 7, "blue").object);
         assert_eq!(known(&store), Some(9), "that was before, too");
     }
 }

@@ -1,7 +1,5 @@
 //! Applying children: server-side, owned, and only if something would change.
 
-use std::sync::Arc;
-
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
@@ -63,18 +61,16 @@ impl<K: Kind> Context<K> {
                 return Ok(cached);
             }
         }
-        let answer: C =
+        let answer =
             request::apply(&self.shared.client, &key, None, &configuration, &self.shared.operator, forces)
                 .await
                 .map_err(|error| explained::<C>(error, &key))?;
-        tracing::debug!(kind = %C::kind(&()), child = %key, revision = revision(&answer), "applied");
-        self.shared.cache.wrote(&answer);
-        // Without managed fields, as the cache gives it.
-        let cached = view.and_then(|view| {
-            view.settle(&key, revision(&answer), print);
-            view.get(&key).filter(|cached| revision(&**cached) == revision(&answer))
-        });
-        Ok(cached.unwrap_or_else(|| Seen::new(Arc::new(answer))))
+        let child = self.shared.written(&answer);
+        tracing::debug!(kind = %C::kind(&()), child = %key, revision = revision(&*child), "applied");
+        if let Some(view) = view {
+            view.settle(&key, revision(&*child), print);
+        }
+        Ok(child)
     }
 
     /// Makes an object a child that can be applied: named, owned, and recognisable.

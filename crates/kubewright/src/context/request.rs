@@ -1,14 +1,20 @@
 //! Requests for one object of a kind, whichever scope it has.
 
+use std::borrow::Cow;
+
 use http::{HeaderValue, header::CONTENT_TYPE};
 use kube::{
     Client,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::Request,
 };
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kind::{Key, Kind};
+use crate::{
+    cache::Told,
+    kind::{Key, Kind},
+};
 
 fn at<C: Kind>(key: &Key) -> Request {
     Request::new(C::url_path(&(), key.namespace()))
@@ -36,17 +42,17 @@ pub(crate) async fn apply<C: Kind>(
     configuration: &Value,
     manager: &str,
     forces: bool,
-) -> kube::Result<C> {
+) -> kube::Result<Told<C>> {
     let parameters = PatchParams { force: forces, ..PatchParams::apply(manager) };
     patch(client, key, part, &parameters, &Patch::Apply(configuration)).await
 }
 
 /// A new object, whose name may be generated.
-pub(crate) async fn create<C: Kind>(client: &Client, object: &C, manager: &str) -> kube::Result<C> {
+pub(crate) async fn create<C: Kind>(client: &Client, object: &C, manager: &str) -> kube::Result<Told<C>> {
     let parameters = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let request = at::<C>(&Key::of(object)).create(&parameters, body);
-    client.request(request.map_err(kube::Error::BuildRequest)?).await
+    told(client, request.map_err(kube::Error::BuildRequest)?).await
 }
 
 /// The object, or a part of it, as a whole. The server compares its revision.
@@ -55,7 +61,7 @@ pub(crate) async fn replace<C: Kind>(
     part: Option<&str>,
     object: &C,
     manager: &str,
-) -> kube::Result<C> {
+) -> kube::Result<Told<C>> {
     let parameters = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let key = Key::of(object);
@@ -63,7 +69,7 @@ pub(crate) async fn replace<C: Kind>(
         Some(part) => at::<C>(&key).replace_subresource(part, key.name(), &parameters, body),
         None => at::<C>(&key).replace(key.name(), &parameters, body),
     };
-    client.request(request.map_err(kube::Error::BuildRequest)?).await
+    told(client, request.map_err(kube::Error::BuildRequest)?).await
 }
 
 /// A merge patch of the object, or of a part of it.
@@ -73,7 +79,7 @@ pub(crate) async fn merge<C: Kind>(
     part: Option<&str>,
     change: &Value,
     manager: &str,
-) -> kube::Result<C> {
+) -> kube::Result<Told<C>> {
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     patch(client, key, part, &parameters, &Patch::Merge(change)).await
 }
@@ -84,14 +90,14 @@ pub(crate) async fn patch_status<C: Kind>(
     key: &Key,
     steps: &Value,
     manager: &str,
-) -> kube::Result<C> {
+) -> kube::Result<Told<C>> {
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     let mut request = at::<C>(key)
         .patch_subresource("status", key.name(), &parameters, &Patch::Merge(steps))
         .map_err(kube::Error::BuildRequest)?;
     // Said here, as kube knows JSON patches only together with a crate that makes them.
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
-    client.request(request).await
+    told(client, request).await
 }
 
 async fn patch<C: Kind>(
@@ -100,26 +106,45 @@ async fn patch<C: Kind>(
     part: Option<&str>,
     parameters: &PatchParams,
     change: &Patch<&Value>,
-) -> kube::Result<C> {
+) -> kube::Result<Told<C>> {
     let request = match part {
         Some(part) => at::<C>(key).patch_subresource(part, key.name(), parameters, change),
         None => at::<C>(key).patch(key.name(), parameters, change),
     };
-    client.request(request.map_err(kube::Error::BuildRequest)?).await
+    told(client, request.map_err(kube::Error::BuildRequest)?).await
 }
 
 /// Deletes the object with this UID. Gives the object if it is not gone at once.
-pub(crate) async fn delete<C: Kind>(client: &Client, key: &Key, uid: &str) -> kube::Result<Option<C>> {
+pub(crate) async fn delete<C: Kind>(client: &Client, key: &Key, uid: &str) -> kube::Result<Option<Told<C>>> {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
     let request = at::<C>(key).delete(key.name(), &parameters).map_err(kube::Error::BuildRequest)?;
-    match client.request_status::<C>(request).await {
-        Ok(answer) => Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some())),
+    match client.request_text(request).await {
+        Ok(text) => {
+            let is_object = serde_json::from_str(&text).is_ok_and(|Answer { kind }| kind != "Status");
+            let told = is_object.then(|| read::<C>(&text)).transpose()?;
+            Ok(told.filter(|told| told.object.meta().deletion_timestamp.is_some()))
+        }
         // Gone, or replaced by another of the same name.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What an answer is.
+#[derive(Deserialize)]
+struct Answer<'t> {
+    #[serde(borrow, default)]
+    kind: Cow<'t, str>,
+}
+
+async fn told<C: Kind>(client: &Client, request: http::Request<Vec<u8>>) -> kube::Result<Told<C>> {
+    read(&client.request_text(request).await?)
+}
+
+fn read<C: Kind>(text: &str) -> kube::Result<Told<C>> {
+    Told::read(text).map_err(kube::Error::SerdeError)
 }

@@ -36,7 +36,7 @@ pub(crate) async fn stall<K: Kind>(shared: &Shared, object: &Seen<K>, why: Optio
     match request::patch_status::<K>(&shared.client, &key, &steps, &shared.operator).await {
         Ok(answer) => {
             shared.cache.wrote(&answer);
-            expected.written(revision(&answer));
+            expected.written(revision(&*answer.object));
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.code == 409 => Err(kube::Error::Api(status).into()),

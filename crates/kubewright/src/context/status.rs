@@ -108,7 +108,7 @@ impl<K: Kind> Reader<K> {
             "metadata": {"name": key.name(), "namespace": key.namespace(), "uid": uid(&*self.object)},
             "status": wanted,
         });
-        let answer: K = request::apply(
+        let answer = request::apply::<K>(
             &self.shared.client,
             &key,
             Some("status"),
@@ -117,9 +117,10 @@ impl<K: Kind> Reader<K> {
             true,
         )
         .await?;
-        let made = serde_json::to_value(&answer)?.get_mut("status").map(Value::take).unwrap_or_default();
+        let made =
+            serde_json::to_value(&*answer.object)?.get_mut("status").map(Value::take).unwrap_or_default();
         shape.written.lock().insert(key, (print.0, print.1, fingerprint(&made)));
-        tracing::debug!(revision = revision(&answer), "status written");
+        tracing::debug!(revision = revision(&*answer.object), "status written");
         self.shared.cache.wrote(&answer);
         Ok(())
     }

@@ -1,14 +1,13 @@
 //! Writing without applying: for children with generated names, for objects that others also write, and for
 //! changes that must not be forced. Every answer is seen at once.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
-use super::{Context, Reader, request};
+use super::{Context, Reader, Shared, request};
 use crate::{
+    cache::Told,
     error::{Error, Result},
-    kind::{Key, Kind, MayOwn, Seen, uid},
+    kind::{Key, Kind, MayOwn, Seen, revision, uid},
 };
 
 impl<K: Kind> Context<K> {
@@ -28,7 +27,7 @@ impl<K: Kind> Reader<K> {
     /// Creates an object that belongs to nobody, as it is given.
     pub async fn create_free<C: Kind>(&self, object: C) -> Result<Seen<C>> {
         let answer = request::create(&self.shared.client, &object, &self.shared.operator).await?;
-        Ok(self.written(answer))
+        Ok(self.shared.written(&answer))
     }
 
     /// Changes an object that was seen by a JSON merge patch. Another of the same name is left alone.
@@ -44,14 +43,14 @@ impl<K: Kind> Reader<K> {
     /// Replaces an object by one that was made from what was seen. It fails if somebody was faster.
     pub async fn replace<C: Kind>(&self, object: C) -> Result<Seen<C>> {
         let answer = request::replace(&self.shared.client, None, &object, &self.shared.operator).await?;
-        Ok(self.written(answer))
+        Ok(self.shared.written(&answer))
     }
 
     /// Like [`replace`](Self::replace), for the status.
     pub async fn replace_status<C: Kind>(&self, object: C) -> Result<Seen<C>> {
         let answer =
             request::replace(&self.shared.client, Some("status"), &object, &self.shared.operator).await?;
-        Ok(self.written(answer))
+        Ok(self.shared.written(&answer))
     }
 
     async fn patch_part<C: Kind>(
@@ -67,16 +66,17 @@ impl<K: Kind> Reader<K> {
         meta["uid"] = uid(&**object).into();
         let key = Key::of(&**object);
         let answer = request::merge(&self.shared.client, &key, part, &change, &self.shared.operator).await?;
-        Ok(self.written(answer))
+        Ok(self.shared.written(&answer))
     }
+}
 
-    /// The answer to a write, as the cache gives it.
-    fn written<C: Kind>(&self, answer: C) -> Seen<C> {
-        let key = Key::of(&answer);
-        self.shared.cache.wrote(&answer);
-        let cached = self.shared.views.get::<C>().ok().and_then(|view| view.get(&key));
+impl Shared {
+    /// Has the answer to a write seen by everybody, and gives it as the cache does.
+    pub(crate) fn written<C: Kind>(&self, answer: &Told<C>) -> Seen<C> {
+        self.cache.wrote(answer);
+        let cached = self.views.get::<C>().ok().and_then(|view| view.get(&Key::of(&*answer.object)));
         cached
-            .filter(|cached| cached.meta().resource_version == answer.meta().resource_version)
-            .unwrap_or_else(|| Seen::new(Arc::new(answer)))
+            .filter(|cached| revision(&**cached) == revision(&*answer.object))
+            .unwrap_or_else(|| Seen::new(answer.object.clone()))
     }
 }

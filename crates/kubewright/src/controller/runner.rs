@@ -355,20 +355,20 @@ impl<K: Kind> Runner<K> {
             "resourceVersion": object.resource_version(),
             "finalizers": finalizers,
         }});
-        let answer: K =
-            request::merge(&self.shared.client, &Key::of(&**object), None, &change, &self.shared.operator)
-                .await?;
-        if answer.meta().deletion_timestamp.is_some() && finalizers.is_empty() {
-            self.shared.cache.deleted(&answer);
-        } else {
-            self.shared.cache.wrote(&answer);
+        let answer = request::merge::<K>(
+            &self.shared.client,
+            &Key::of(&**object),
+            None,
+            &change,
+            &self.shared.operator,
+        )
+        .await?;
+        tracing::debug!(revision = revision(&*answer.object), ?finalizers, "finalizers set");
+        if answer.object.meta().deletion_timestamp.is_some() && finalizers.is_empty() {
+            self.shared.cache.deleted(&*answer.object);
+            return Ok(Seen::new(answer.object));
         }
-        tracing::debug!(revision = revision(&answer), ?finalizers, "finalizers set");
-        // As the cache keeps it, for a reconciler that should see no difference.
-        Ok(match self.shared.views.get::<K>()?.get(&Key::of(&answer)) {
-            Some(cached) if revision(&*cached) == revision(&answer) => cached,
-            _ => Seen::new(Arc::new(answer)),
-        })
+        Ok(self.shared.written(&answer))
     }
 }
 

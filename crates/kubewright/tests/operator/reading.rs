@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt as _;
-use kubewright::{Context, Controller, Index, Next, Result, Seen, Watch};
+use kube::{CustomResource, ResourceExt as _, api::PostParams};
+use kubewright::{Context, Controller, Index, Next, Reconciler, Result, Seen, Watch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -159,6 +161,84 @@ async fn objects_are_kept_without_managed_fields_and_as_they_are_transformed() {
     world.merge::<Site>("shop", json!({"spec": {"page": "again"}})).await;
     world.rest().await;
     assert_eq!(world.writes(), ["PATCH configmaps/child"], "what was dropped is not taken for a change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn managed_fields_are_kept_for_those_who_ask_for_them() {
+    let world = World::new().await;
+    let log = Log::default();
+    let entries = log.clone();
+    let watch = Watch::<ConfigMap>::new().keep_managed_fields();
+    let controller = Controller::of::<Site>().owns_with(watch, kubewright::Owners::Every, []);
+    let controller = controller.run(doing(move |_, cx| {
+        let log = entries.clone();
+        async move {
+            cx.apply(map("child", "x")).await?;
+            for map in cx.list::<ConfigMap>()?.iter().filter(|map| map.name_any() != "kube-root-ca.crt") {
+                let managers = map.managed_fields().iter().flat_map(|entry| entry.manager.clone());
+                log.add(format!("{} {}", map.name_any(), managers.collect::<Vec<_>>().join(" ")));
+            }
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let parameters = PostParams { field_manager: Some("somebody".to_owned()), ..PostParams::default() };
+    world.api().create(&parameters, &map("another", "x")).await.unwrap();
+    let _running = only(controller).start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    let mut entries = log.sorted();
+    entries.dedup();
+    assert_eq!(entries, ["another somebody", "child site-operator"]);
+}
+
+/// Sites, as an operator sees them that knows only one kind of page.
+mod strict {
+    use super::*;
+
+    #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+    #[kube(group = "test.kubewright.dev", version = "v1", kind = "Site", namespaced)]
+    pub struct SiteSpec {
+        pub page: Page,
+    }
+
+    #[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Page {
+        Plain,
+    }
+
+    pub struct Note(pub Log);
+
+    impl Reconciler<Site> for Note {
+        async fn reconcile(&self, site: &Site, _: &Context<Site>) -> Result<Next> {
+            self.0.add(site.name_any());
+            Ok(Next::on_change())
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cant_be_read_is_left_out_until_it_can() {
+    let world = World::new().await;
+    let plain = json!({"spec": {"page": "plain"}});
+    for name in ["fancy", "first"] {
+        world.create(&site(name)).await;
+    }
+    world.merge::<Site>("first", plain.clone()).await;
+    let log = Log::default();
+    let controller = Controller::of::<strict::Site>().run(strict::Note(log.clone()));
+    let _running = only(controller).start(world.recorded(), world.options());
+    world.rest().await;
+    assert_eq!(log.take(), ["first"]);
+    world.create(&site("second")).await;
+    world.merge::<Site>("second", plain.clone()).await;
+    world.rest().await;
+    assert_eq!(log.take(), ["second"]);
+    world.merge::<Site>("fancy", plain).await;
+    world.rest().await;
+    assert_eq!(log.take(), ["fancy"]);
+    assert_eq!(world.full_reads(), 1, "nothing was read anew");
 }
 
 #[tokio::test(start_paused = true)]

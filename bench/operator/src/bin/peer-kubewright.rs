@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    kubewright::main(kubewright_bench::operator())
+    kubewright::main(kubewright_bench_operator::operator())
 }

@@ -1,4 +1,4 @@
-module github.com/kubewright/kubewright/bench/peers/controller-runtime
+module github.com/kubewright/kubewright/bench/operator/controller-runtime
 
 go 1.26.0
 

@@ -20,7 +20,7 @@ use kube::{
         watcher,
     },
 };
-use kubewright_bench::{
+use kubewright_bench_operator::{
     WORKERS,
     site::{Site, SiteStatus, deployment, page, service},
 };

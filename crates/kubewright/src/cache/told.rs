@@ -1,0 +1,172 @@
+//! Objects as the server tells them. Their managed fields, which are the larger part of many, are kept as text:
+//! hardly anybody wants more of them than what this operator itself has applied.
+
+use std::{borrow::Cow, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::kind::{Key, Kind, Object, revision_of};
+
+/// What an object tells before it is read.
+pub(super) struct Outline<'t> {
+    text: &'t str,
+    meta: Meta<'t>,
+}
+
+#[derive(Deserialize)]
+struct Head<'t> {
+    #[serde(borrow, default)]
+    metadata: Meta<'t>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta<'t> {
+    #[serde(borrow)]
+    name: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    namespace: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    resource_version: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    managed_fields: Option<&'t RawValue>,
+}
+
+impl<'t> Outline<'t> {
+    pub(super) fn of(text: &'t str) -> serde_json::Result<Self> {
+        let Head { metadata: meta } = serde_json::from_str(text)?;
+        Ok(Self { text, meta })
+    }
+
+    pub(super) fn key(&self) -> Key {
+        let Meta { namespace, name, .. } = &self.meta;
+        Key::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+    }
+
+    /// The revision, as the server writes it.
+    pub(super) fn place(&self) -> &str {
+        self.meta.resource_version.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        revision_of(self.meta.resource_version.as_deref())
+    }
+
+    /// The whole object.
+    pub(super) fn read<K: Object>(&self) -> serde_json::Result<Told<K>> {
+        let Some(managed) = self.meta.managed_fields else {
+            return Ok(Told { object: Arc::new(serde_json::from_str(self.text)?), managed: None });
+        };
+        let begin = managed.get().as_ptr().addr() - self.text.as_ptr().addr();
+        let (before, after) = (&self.text[..begin], &self.text[begin + managed.get().len()..]);
+        let object = serde_json::from_str(&[before, "null", after].concat())?;
+        Ok(Told { object: Arc::new(object), managed: Some(managed.to_owned()) })
+    }
+}
+
+/// An object as the server has told it.
+pub(crate) struct Told<K> {
+    /// Without its managed fields.
+    pub(crate) object: Arc<K>,
+    managed: Option<Box<RawValue>>,
+}
+
+/// What an entry of the managed fields says, as far as it is wanted here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manager<'t> {
+    #[serde(borrow)]
+    manager: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    operation: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    subresource: Option<Cow<'t, str>>,
+    #[serde(borrow)]
+    fields_v1: Option<&'t RawValue>,
+}
+
+impl<K: Object> Told<K> {
+    pub(crate) fn read(text: &str) -> serde_json::Result<Self> {
+        Outline::of(text)?.read()
+    }
+
+    /// The fields that `manager` has applied, in the form of `fieldsV1`.
+    pub(super) fn applied_by(&self, manager: &str) -> Option<Box<str>> {
+        let entries: Vec<Manager<'_>> = serde_json::from_str(self.managed.as_ref()?.get()).ok()?;
+        let own = entries.into_iter().find(|entry| {
+            entry.manager.as_deref() == Some(manager)
+                && entry.operation.as_deref() == Some("Apply")
+                && entry.subresource.as_deref().unwrap_or_default().is_empty()
+        });
+        own?.fields_v1.map(|fields| fields.get().into())
+    }
+
+    /// The managed fields, for those who want them.
+    pub(super) fn managed_fields(&self) -> Option<Vec<ManagedFieldsEntry>> {
+        serde_json::from_str(self.managed.as_ref()?.get()).ok()
+    }
+
+    /// The same of its metadata alone.
+    pub(super) fn metadata(&self) -> Told<PartialObjectMeta<K>>
+    where
+        K: Kind,
+    {
+        let object = Arc::new(self.object.meta().clone().into_response_partial::<K>());
+        Told { object, managed: self.managed.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn managed(managed_fields: serde_json::Value) -> String {
+        let metadata = json!({
+            "name": "a \"quoted\" map", "managedFields": managed_fields, "namespace": "default", "resourceVersion": "7",
+        });
+        json!({"data": {"key": "value"}, "metadata": metadata}).to_string()
+    }
+
+    #[test]
+    fn an_object_is_read_without_its_managed_fields_and_knows_who_applied_what() {
+        let entry = |manager: &str, operation: &str, subresource: &str, field: &str| {
+            json!({
+                "manager": manager, "operation": operation, "subresource": subresource, "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {field: {}}},
+            })
+        };
+        let text = managed(json!([
+            entry("own", "Update", "", "f:updated"),
+            entry("own", "Apply", "status", "f:status"),
+            entry("other", "Apply", "", "f:other"),
+            entry("own", "Apply", "", "f:key"),
+        ]));
+        let outline = Outline::of(&text).unwrap();
+        assert_eq!((outline.key().name(), outline.revision()), ("a \"quoted\" map", 7));
+        let told: Told<ConfigMap> = outline.read().unwrap();
+        let mut object = ConfigMap::clone(&told.object);
+        assert_eq!(object.metadata.managed_fields, None);
+        assert_eq!(told.applied_by("own").as_deref(), Some(r#"{"f:data":{"f:key":{}}}"#));
+        assert_eq!(told.applied_by("nobody"), None);
+        object.metadata.managed_fields = told.managed_fields();
+        assert_eq!(object, serde_json::from_str(&text).unwrap(), "nothing else is lost");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_missed() {
+        for text in [managed(json!(null)), managed(json!([])), "{}".to_owned()] {
+            let told: Told<ConfigMap> = Told::read(&text).unwrap();
+            assert_eq!(told.applied_by("own"), None);
+            assert_eq!(
+                *told.object,
+                ConfigMap { metadata: told.object.metadata.clone(), ..serde_json::from_str(&text).unwrap() }
+            );
+        }
+    }
+}
