@@ -1,17 +1,18 @@
 //! What a whole cluster costs: how soon it is there, how fast workloads come to rest, and how much memory pods take.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 use kube::{
-    Api, Client,
-    api::{ListParams, PostParams},
+    Api, Client, ResourceExt as _,
+    api::{ListParams, PostParams, WatchEvent, WatchParams},
 };
 use kubewright_cluster::{Cluster, TestCluster};
 use serde_json::json;
 use tokio::{
     runtime::Builder,
-    time::{Duration, Instant, sleep},
+    time::{Duration, Instant, sleep, timeout},
 };
 
 use crate::{
@@ -75,23 +76,36 @@ fn deployments(rounds: u32) -> Result<Measure> {
         let seconds = Builder::new_multi_thread().enable_all().build()?.block_on(async {
             let cluster = Cluster::builder().nodes(NODES).start().await?;
             let api: Api<Deployment> = Api::default_namespaced(cluster.client());
+            let place = api.list_metadata(&ListParams::default()).await?.metadata.resource_version;
             let begun = Instant::now();
             for number in 0..DEPLOYMENTS {
                 let deployment = deployment(&format!("web-{number}"), REPLICAS)?;
                 api.create(&PostParams::default(), &deployment).await?;
             }
-            while !api.list(&ListParams::default()).await?.iter().all(is_available) {
-                if begun.elapsed() > PATIENCE {
-                    return Err("the Deployments do not become available".into());
-                }
-                sleep(Duration::from_millis(100)).await;
-            }
+            timeout(PATIENCE, available(&api, &place.unwrap_or_default(), DEPLOYMENTS))
+                .await
+                .map_err(|_| "the Deployments do not become available")??;
             Result::Ok(begun.elapsed().as_secs_f64())
         })?;
         samples.push(seconds);
     }
     let name = format!("cluster: {DEPLOYMENTS} Deployments of 3 are available");
     Ok(Measure::less_is_better(name, "s").reaching(10.0).with(samples, Vec::new()))
+}
+
+/// Waits until so many Deployments have become available since a revision.
+async fn available(api: &Api<Deployment>, place: &str, count: usize) -> Result<()> {
+    let mut available = BTreeSet::new();
+    let mut events = api.watch(&WatchParams::default(), place).await?.boxed();
+    while available.len() < count {
+        match events.try_next().await?.ok_or("the watch of the Deployments ended")? {
+            WatchEvent::Modified(deployment) if is_available(&deployment) => {
+                available.insert(deployment.name_any());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// How much memory a cluster takes, as a process of its own, with many running pods.

@@ -290,8 +290,10 @@ impl Drop for Audience {
     }
 }
 
-/// Stores ConfigMaps of a size, and gives how much JSON they are together as the server tells them, in MiB.
+/// Stores ConfigMaps with one value of a size, and gives how much JSON they are together as the server tells them, in
+/// MiB.
 pub(crate) async fn fill_with(endpoint: &Endpoint, count: usize, size: usize) -> Result<f64> {
+    let value = "x".repeat(size);
     let next = AtomicUsize::new(0);
     let workers = (0..MANY).map(async |_| {
         let mut caller = endpoint.caller(Protocol::Http1).await?;
@@ -300,7 +302,11 @@ pub(crate) async fn fill_with(endpoint: &Endpoint, count: usize, size: usize) ->
             if index >= count {
                 return Result::Ok(());
             }
-            let body = config_map_of(size, &stored_name(index), index);
+            let name = stored_name(index);
+            let body = format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"value":"{value}"}}}}"#
+            );
+            let body = Bytes::from(body);
             caller
                 .call(Ask { method: Method::POST, path: COLLECTION.to_owned(), body, expected: 201 })
                 .await?;
@@ -313,13 +319,9 @@ pub(crate) async fn fill_with(endpoint: &Endpoint, count: usize, size: usize) ->
 }
 
 /// A ConfigMap of half a KiB, with content that differs by `number`.
+/// Cheap to make: the client shall not slow the servers down.
 pub(crate) fn config_map(name: &str, number: usize) -> Bytes {
-    config_map_of(BODY_SIZE, name, number)
-}
-
-/// A ConfigMap of a size. Cheap to make: the client shall not slow the servers down.
-fn config_map_of(size: usize, name: &str, number: usize) -> Bytes {
-    let mut body = Vec::with_capacity(size);
+    let mut body = Vec::with_capacity(BODY_SIZE);
     let number = number.to_string();
     let parts = [
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":""#,
@@ -330,7 +332,7 @@ fn config_map_of(size: usize, name: &str, number: usize) -> Bytes {
     ];
     parts.iter().for_each(|part| body.extend_from_slice(part.as_bytes()));
     let end = b"\"}}";
-    body.resize((size - end.len()).max(body.len()), b'x');
+    body.resize((BODY_SIZE - end.len()).max(body.len()), b'x');
     body.extend_from_slice(end);
     body.into()
 }

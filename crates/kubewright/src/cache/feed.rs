@@ -239,7 +239,7 @@ impl<K: Object> Feed<K> {
         if !self.store.recognises(outline)
             && let Some(told) = self.read(outline)
         {
-            self.store.observe(&told);
+            self.store.observe(told);
         }
     }
 

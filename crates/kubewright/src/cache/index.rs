@@ -1,8 +1,8 @@
 //! Ways to find objects other than by name: by their owner, and by whatever a function reads from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::kind::{Key, Object};
+use crate::kind::{Key, Object, Seen};
 
 /// Finds objects of a kind by values that a function reads from them.
 ///
@@ -39,12 +39,13 @@ impl<K> Clone for Index<K> {
 
 impl<K> Copy for Index<K> {}
 
-type Entries = BTreeMap<String, BTreeSet<Key>>;
+/// The objects that have a value, for each value.
+type Entries<K> = BTreeMap<String, BTreeMap<Key, Arc<K>>>;
 
 /// The indexes of one store.
 pub(super) struct Indexes<K> {
-    owners: Entries,
-    declared: BTreeMap<&'static str, (Index<K>, Entries)>,
+    owners: Entries<K>,
+    declared: BTreeMap<&'static str, (Index<K>, Entries<K>)>,
 }
 
 impl<K> Default for Indexes<K> {
@@ -63,53 +64,57 @@ impl<K: Object> Indexes<K> {
         is_new
     }
 
-    pub(super) fn fill(&mut self, index: &Index<K>, key: &Key, object: &K) {
+    pub(super) fn fill(&mut self, index: &Index<K>, key: &Key, object: &Arc<K>) {
         if let Some((_, entries)) = self.declared.get_mut(index.name) {
-            insert(entries, (index.values)(object), key);
+            change(entries, index.values, key, None, Some(object));
         }
     }
 
-    pub(super) fn add(&mut self, key: &Key, object: &K) {
-        insert(&mut self.owners, owners(object), key);
+    /// An object has come, changed or gone.
+    pub(super) fn change(&mut self, key: &Key, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        change(&mut self.owners, owners, key, old, new);
         for (index, entries) in self.declared.values_mut() {
-            insert(entries, (index.values)(object), key);
+            change(entries, index.values, key, old, new);
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key, object: &K) {
-        remove(&mut self.owners, owners(object), key);
-        for (index, entries) in self.declared.values_mut() {
-            remove(entries, (index.values)(object), key);
-        }
-    }
-
-    pub(super) fn owned_by(&self, owner: &str) -> impl Iterator<Item = &Key> {
-        self.owners.get(owner).into_iter().flatten()
+    pub(super) fn owned_by(&self, owner: &str) -> Vec<Seen<K>> {
+        objects(&self.owners, owner)
     }
 
     /// Nothing if the index was not declared.
-    pub(super) fn get(&self, index: &Index<K>, value: &str) -> Option<impl Iterator<Item = &Key>> {
-        Some(self.declared.get(index.name)?.1.get(value).into_iter().flatten())
+    pub(super) fn get(&self, index: &Index<K>, value: &str) -> Option<Vec<Seen<K>>> {
+        Some(objects(&self.declared.get(index.name)?.1, value))
     }
 }
 
-fn owners<K: Object>(object: &K) -> impl IntoIterator<Item = String> {
-    object.meta().owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect::<Vec<_>>()
+fn owners<K: Object>(object: &K) -> Vec<String> {
+    object.meta().owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
 }
 
-fn insert(entries: &mut Entries, values: impl IntoIterator<Item = String>, key: &Key) {
-    for value in values {
-        entries.entry(value).or_default().insert(key.clone());
-    }
+fn objects<K>(entries: &Entries<K>, value: &str) -> Vec<Seen<K>> {
+    entries.get(value).into_iter().flat_map(BTreeMap::values).cloned().map(Seen::new).collect()
 }
 
-fn remove(entries: &mut Entries, values: impl IntoIterator<Item = String>, key: &Key) {
-    for value in values {
-        if let Some(keys) = entries.get_mut(&value) {
-            keys.remove(key);
-            if keys.is_empty() {
-                entries.remove(&value);
+fn change<K>(
+    entries: &mut Entries<K>,
+    values: fn(&K) -> Vec<String>,
+    key: &Key,
+    old: Option<&Arc<K>>,
+    new: Option<&Arc<K>>,
+) {
+    let values = |object: Option<&Arc<K>>| object.map(|object| values(object)).unwrap_or_default();
+    let (before, after) = (values(old), values(new));
+    for value in before.iter().filter(|value| !after.contains(value)) {
+        if let Some(objects) = entries.get_mut(value) {
+            objects.remove(key);
+            if objects.is_empty() {
+                entries.remove(value);
             }
         }
+    }
+    let Some(object) = new else { return };
+    for value in after {
+        entries.entry(value).or_default().insert(key.clone(), object.clone());
     }
 }

@@ -211,14 +211,12 @@ impl<K: Object> Store<K> {
 
     /// The objects that `owner`, by its UID, owns.
     pub(crate) fn owned_by(&self, owner: &str) -> Vec<Seen<K>> {
-        let state = self.state.read();
-        state.resolve(state.indexes.owned_by(owner))
+        self.state.read().indexes.owned_by(owner)
     }
 
     /// The objects that an index has under a value; an error if the index was not declared.
     pub(crate) fn indexed(&self, index: &Index<K>, value: &str) -> Option<Vec<Seen<K>>> {
-        let state = self.state.read();
-        Some(state.resolve(state.indexes.get(index, value)?))
+        self.state.read().indexes.get(index, value)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -270,7 +268,7 @@ impl<K: Object> Store<K> {
     }
 
     /// The watch has told of an object.
-    pub(super) fn observe(&self, told: &Told<K>) {
+    pub(super) fn observe(&self, told: Told<K>) {
         let _telling = self.telling.lock();
         let mut state = self.state.write();
         let round = state.round;
@@ -320,7 +318,7 @@ impl<K: Object> Store<K> {
             }
             // Not as seen by a synchronisation that is going on: it may have been deleted before that.
             let round = known.map_or(0, |(round, _)| round);
-            self.put(&mut state, told, round, false)
+            self.put(&mut state, told.clone(), round, false)
         } else if known.is_some_and(|(_, revision)| revision < at) {
             state.bury(uid(object), at);
             state.remove(&key)
@@ -345,13 +343,13 @@ impl<K: Object> Store<K> {
     }
 
     /// Keeps an object if it is newer than what is known.
-    fn put(&self, state: &mut State<K>, told: &Told<K>, round: u32, is_initial: bool) -> Option<Change<K>> {
+    fn put(&self, state: &mut State<K>, told: Told<K>, round: u32, is_initial: bool) -> Option<Change<K>> {
         let (key, revision) = (Key::of(&*told.object), revision(&*told.object));
         if state.buried.get(uid(&*told.object)).is_some_and(|grave| revision <= grave.until) {
             return None;
         }
-        let object = self.kept(told);
         let applied = told.applied_by(&self.manager);
+        let object = self.kept(told);
         let change = match state.objects.get_mut(&key) {
             Some(entry) if entry.revision >= revision => {
                 entry.round = round;
@@ -365,7 +363,6 @@ impl<K: Object> Store<K> {
                 });
                 let old =
                     std::mem::replace(entry, Entry { object: object.clone(), revision, round, applied });
-                state.indexes.remove(&key, &old.object);
                 Change { old: Some(old.object), new: Some(object.clone()), is_initial }
             }
             None => {
@@ -374,24 +371,19 @@ impl<K: Object> Store<K> {
                 Change { old: None, new: Some(object.clone()), is_initial }
             }
         };
-        state.indexes.add(&key, &object);
+        state.indexes.change(&key, change.old.as_ref(), change.new.as_ref());
         Some(change)
     }
 
     /// An object in the form that is wanted here.
-    fn kept(&self, told: &Told<K>) -> Arc<K> {
-        let selection = &self.selection;
-        if !selection.keeps_managed_fields && selection.transform.is_none() {
-            return told.object.clone();
+    fn kept(&self, mut told: Told<K>) -> Arc<K> {
+        if self.selection.keeps_managed_fields {
+            Arc::make_mut(&mut told.object).meta_mut().managed_fields = told.managed_fields();
         }
-        let mut object = K::clone(&told.object);
-        if selection.keeps_managed_fields {
-            object.meta_mut().managed_fields = told.managed_fields();
+        if let Some(transform) = self.selection.transform {
+            transform(Arc::make_mut(&mut told.object));
         }
-        if let Some(transform) = selection.transform {
-            transform(&mut object);
-        }
-        Arc::new(object)
+        told.object
     }
 
     fn tell_if_any(&self, change: Option<Change<K>>) {
@@ -419,15 +411,8 @@ impl<K: Object> State<K> {
 
     fn remove(&mut self, key: &Key) -> Option<Change<K>> {
         let entry = self.objects.remove(key)?;
-        self.indexes.remove(key, &entry.object);
+        self.indexes.change(key, Some(&entry.object), None);
         Some(Change { old: Some(entry.object), new: None, is_initial: false })
-    }
-
-    fn resolve<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> Vec<Seen<K>> {
-        keys.into_iter()
-            .filter_map(|key| self.objects.get(key))
-            .map(|entry| Seen::new(entry.object.clone()))
-            .collect()
     }
 }
 
@@ -469,7 +454,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_watch_has_told_of_the_deletion_brings_nothing_back() {
         let store = synced(Watch::new(), 1);
-        store.observe(&map("a", 5));
+        store.observe(map("a", 5));
         store.vanish(&map("a", 6).object);
         store.wrote(&map("a", 5));
         assert_eq!(known(&store), None);
@@ -509,7 +494,7 @@ mod tests {
     fn an_older_object_of_the_same_name_does_not_replace_a_newer_one() {
         let store = synced(Watch::new(), 1);
         store.wrote(&map("new", 9));
-        store.observe(&map("old", 5));
+        store.observe(map("old", 5));
         store.vanish(&map("old", 6).object);
         assert_eq!(known(&store), Some(9));
     }
@@ -517,15 +502,15 @@ mod tests {
     #[test]
     fn a_deleted_object_stays_gone_until_the_watch_knows_and_is_then_forgotten() {
         let store = synced(Watch::new(), 1);
-        store.observe(&map("a", 5));
+        store.observe(map("a", 5));
         store.bury(&Key::cluster("map"), "another");
         assert_eq!(known(&store), Some(5));
         store.bury(&Key::cluster("map"), "a");
-        store.observe(&map("a", 6));
+        store.observe(map("a", 6));
         assert_eq!(known(&store), None);
         store.vanish(&map("a", 7).object);
         assert!(store.state.read().buried.is_empty());
-        store.observe(&map("b", 8));
+        store.observe(map("b", 8));
         store.bury(&Key::cluster("map"), "b");
         store.begin();
         store.finish(20);
@@ -535,10 +520,10 @@ mod tests {
     #[test]
     fn an_own_write_leaves_a_selection_at_once_and_may_come_back_later() {
         let store = synced(Watch::new().labels("colour=red"), 1);
-        store.observe(&coloured("a", 5, "red"));
+        store.observe(coloured("a", 5, "red"));
         store.wrote(&coloured("a", 7, "blue"));
         assert_eq!(known(&store), None);
-        store.observe(&coloured("a", 6, "red"));
+        store.observe(coloured("a", 6, "red"));
         assert_eq!(known(&store), None, "that was before");
         store.wrote(&coloured("a", 9, "red"));
         store.vanish(&coloured("a", 7, "blue").object);

@@ -88,6 +88,12 @@ struct Manager<'t> {
     fields_v1: Option<&'t RawValue>,
 }
 
+impl<K> Clone for Told<K> {
+    fn clone(&self) -> Self {
+        Self { object: self.object.clone(), managed: self.managed.clone() }
+    }
+}
+
 impl<K: Object> Told<K> {
     pub(crate) fn read(text: &str) -> serde_json::Result<Self> {
         Outline::of(text)?.read()
