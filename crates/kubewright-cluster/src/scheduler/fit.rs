@@ -56,7 +56,7 @@ pub(super) fn has_room(node: &Node, used: &Resources, wanted: &Resources) -> Res
     }
     let mut reasons: Vec<String> = lacking
         .iter()
-        .map(|name| match name.as_str() {
+        .map(|name| match *name {
             "pods" => "Too many pods".to_owned(),
             name => format!("Insufficient {name}"),
         })

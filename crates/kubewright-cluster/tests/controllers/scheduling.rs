@@ -58,6 +58,23 @@ async fn pods_are_spread_over_the_nodes() {
 }
 
 #[tokio::test]
+async fn a_pod_that_asks_for_nothing_is_not_taken_for_none() {
+    if server::is_left_out("the same scheduler would run on both") {
+        return;
+    }
+    let cluster = nodes(2).await;
+    let mut modest = needing("50m");
+    modest["containers"][0]["resources"]["requests"]["memory"] = "100Mi".into();
+    modest["nodeName"] = "node-1".into();
+    pod(&cluster, "modest", json!({}), modest).await;
+    pod(&cluster, "silent", json!({}), json!({"nodeName": "node-2"})).await;
+    cluster.quiet().await;
+    pod(&cluster, "next", json!({}), json!({})).await;
+    cluster.quiet().await;
+    assert_eq!(node_of(&cluster, "next").await.as_deref(), Some("node-1"));
+}
+
+#[tokio::test]
 async fn a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room() {
     if server::is_left_out("the same scheduler would run on both") {
         return;
