@@ -124,9 +124,8 @@ impl Entry {
             Some(Value::String(text)) => FieldSet::from_text(text),
             Some(unfolded) => FieldSet::from_text(&unfolded.to_string()),
         };
-        let fields = fields.map_err(|why| {
-            format!("error decoding versioned set from {entry}: error decoding set: {why}")
-        })?;
+        let fields = fields
+            .map_err(|why| format!("error decoding versioned set from {entry}: error decoding set: {why}"))?;
         Ok(Self {
             manager: text("manager").to_owned(),
             operation,

@@ -86,13 +86,12 @@ impl Scope {
     /// The write that stores `object`, which is folded or not and in the version of the request.
     pub(crate) async fn put(&self, mut object: Value) -> Result<Change, ApiError> {
         let labels = labels(&object);
-        let mut fields = self.selectable(&object);
+        if let Some(convert) = &self.resource.storage.convert {
+            (convert.to_storage)(&mut object);
+        }
+        let fields = self.selectable(&object);
         match &self.resource.origin {
             Origin::BuiltIn(_) => {
-                if let Some(convert) = &self.resource.storage.convert {
-                    (convert.to_storage)(&mut object);
-                    fields = self.selectable(&object);
-                }
                 if let Value::Object(map) = &mut object {
                     map.remove("kind");
                     map.remove("apiVersion");

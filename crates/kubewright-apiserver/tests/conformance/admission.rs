@@ -71,7 +71,8 @@ fn a_webhook_is_asked_with_the_whole_request() {
         assert_eq!(operations, ["CREATE", "UPDATE", "DELETE"]);
         let create = &asked[0];
         let owned = json!({"f:data": {".": {}, "f:n": {}}});
-        for object in [&create["object"], &asked[1]["object"], &asked[1]["oldObject"], &asked[2]["oldObject"]] {
+        for object in [&create["object"], &asked[1]["object"], &asked[1]["oldObject"], &asked[2]["oldObject"]]
+        {
             assert_eq!(object["metadata"]["managedFields"][0]["fieldsV1"], owned);
         }
         assert_eq!(create["kind"], json!({"group": "", "version": "v1", "kind": "ConfigMap"}));

@@ -472,7 +472,8 @@ fn what_managers_own_is_json_for_whoever_sees_or_changes_it() {
         assert_eq!(created.owned_by("me/Update"), owned);
         let mut changed = created.json.clone();
         changed["data"]["n"] = "2".into();
-        for reply in [t.put(&dry_path, &changed).await, t.merge(&dry_path, json!({"data": {"n": "2"}})).await] {
+        for reply in [t.put(&dry_path, &changed).await, t.merge(&dry_path, json!({"data": {"n": "2"}})).await]
+        {
             assert_eq!(reply.code(200).owned_by("me/Update"), owned);
         }
         let yaml = t.get_as(&path, "application/yaml").await.code(200);
