@@ -27,7 +27,8 @@ use crate::{
 /// Attempts at a change that others keep overtaking.
 const ATTEMPTS: usize = 64;
 
-/// How a stored object, which is folded, changes. The result is decoded and defaulted, and its managed fields are recorded.
+/// How a stored object, which is folded, changes. The result is decoded and defaulted, and its managed fields are
+/// recorded.
 pub(crate) type Transform<'a> = dyn FnMut(&Value) -> Result<Value, ApiError> + Send + 'a;
 
 pub(crate) async fn put(scope: &Scope) -> Result<Answer, ApiError> {
@@ -43,7 +44,7 @@ pub(crate) async fn put(scope: &Scope) -> Result<Answer, ApiError> {
     }
     let mut first = Some(object);
     let mut transform = |live: &Value| {
-        // Whoever was overtaken reads the body again, which is rarer than it is dear to keep a copy.
+        // Only who was overtaken needs the body again, and reads it anew.
         let mut new = first.take().map_or_else(|| scope.replacement(&options), Ok)?;
         scope.check_uid(&new, live)?;
         scope.record_update(live, &mut new, &options.manager);
