@@ -44,7 +44,11 @@ impl Held {
             .map(|port| access::get_i64(port, &["nodePort"]));
         let health = access::get_i64(service, &["spec", "healthCheckNodePort"]);
         Self {
-            addresses: addresses.iter().filter_map(|address| address.as_str()?.parse().ok()).collect(),
+            addresses: addresses
+                .iter()
+                .filter_map(|address| address.as_str()?.parse().ok())
+                .filter(|address| in_network(*address))
+                .collect(),
             ports: ports
                 .chain([health])
                 .flatten()
@@ -153,6 +157,10 @@ impl Allocations {
     }
 
     fn free_address(&self, entropy: &Entropy) -> Option<Ipv4Addr> {
+        // What is held is of the network, so the count tells without a search that all of it is.
+        if self.addresses.len() >= (ADDRESSES - 2) as usize {
+            return None;
+        }
         let start = u32::try_from(entropy.within(1..u64::from(ADDRESSES) - 1)).unwrap_or(1);
         let base = u32::from(NETWORK);
         // Neither the first (the network) nor the last (broadcast).
@@ -326,6 +334,22 @@ mod tests {
         assert!(refused.contains("provided port is already allocated"), "{refused}");
         taken.record("a", None);
         allocate(&mut taken, "b", spec).unwrap();
+    }
+
+    #[test]
+    fn the_last_address_is_found_and_then_the_range_is_full() {
+        let mut taken = Allocations::default();
+        let base = u32::from(NETWORK);
+        for offset in 1..ADDRESSES - 2 {
+            let address = Ipv4Addr::from(base + offset).to_string();
+            taken.record(&address, Some(&service(json!({"clusterIPs": [address]}))));
+        }
+        // Not of the network, so it takes no place in it.
+        taken.record("elsewhere", Some(&service(json!({"clusterIPs": ["10.97.0.1"]}))));
+        let last = allocate(&mut taken, "last", json!({})).unwrap();
+        assert_eq!(last["spec"]["clusterIP"], Ipv4Addr::from(base + ADDRESSES - 2).to_string());
+        let refused = allocate(&mut taken, "late", json!({})).unwrap_err();
+        assert!(refused.contains("range is full"), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The admission plugins of kube-apiserver that give objects what their schema can't: tolerations and
 //! priority of pods, the class of claims, finalizers that protect storage.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Operation;
@@ -8,7 +9,7 @@ use crate::{
     error::ApiError,
     kinds::access,
     rest::{Scope, codec},
-    store::ResourceId,
+    store::{ResourceId, Stored},
 };
 
 const TOLERATED_SECONDS: i64 = 300;
@@ -58,22 +59,19 @@ impl Scope {
 
     /// The number behind a pod's priority class.
     fn set_priority(&self, pod: &mut Value) -> Result<(), ApiError> {
-        let classes = self.objects("scheduling.k8s.io", "priorityclasses");
         let wanted = access::get_str(pod, &["spec", "priorityClassName"]).to_owned();
-        let name_of = |class: &Value| access::get_str(class, &["metadata", "name"]).to_owned();
         let found = if wanted.is_empty() {
-            let defaults = classes.iter().filter(|class| access::get_bool(class, &["globalDefault"]));
-            defaults.min_by_key(|class| access::get_i64(class, &["value"]))
+            self.default_priority_class()
         } else {
-            let found = classes.iter().find(|class| name_of(class) == wanted);
-            if found.is_none() {
+            let stored = self.server.store.get(&priority_classes(), &wanted);
+            let Some(stored) = stored else {
                 let why = format!("no PriorityClass with name {wanted} was found");
                 return Err(self.refuse_pod(pod, why));
-            }
-            found
+            };
+            PriorityClass::read(&stored)
         };
-        let value = found.and_then(|class| access::get_i64(class, &["value"])).unwrap_or(0);
-        let policy = found.map_or("", |class| access::get_str(class, &["preemptionPolicy"]));
+        let value = found.as_ref().map_or(0, |class| class.value);
+        let policy = found.as_ref().map_or("", |class| &class.preemption_policy);
         let policy = if policy.is_empty() { "PreemptLowerPriority" } else { policy };
         if let Some(given) = access::get_i64(pod, &["spec", "priority"]).filter(|given| *given != value) {
             let why = format!(
@@ -82,12 +80,19 @@ impl Scope {
             );
             return Err(self.refuse_pod(pod, why));
         }
-        if let Some(class) = found.filter(|_| wanted.is_empty()) {
-            access::set(pod, &["spec", "priorityClassName"], name_of(class));
-        }
         access::set(pod, &["spec", "priority"], value);
         access::default_to(pod, &["spec", "preemptionPolicy"], policy);
+        if let Some(class) = found.filter(|_| wanted.is_empty()) {
+            access::set(pod, &["spec", "priorityClassName"], class.name);
+        }
         Ok(())
+    }
+
+    /// The least of the classes for pods that name none.
+    fn default_priority_class(&self) -> Option<PriorityClass> {
+        let collection = self.server.store.collection(&priority_classes());
+        let classes = collection.range("", "").filter_map(|stored| PriorityClass::read(stored));
+        classes.filter(|class| class.global_default).min_by_key(|class| class.value)
     }
 
     fn refuse_pod(&self, pod: &Value, why: String) -> ApiError {
@@ -131,6 +136,28 @@ impl Scope {
         if let Some(name) = default_class(&classes, "ingressclass.kubernetes.io/is-default-class") {
             access::set(ingress, &["spec", "ingressClassName"], name);
         }
+    }
+}
+
+fn priority_classes() -> ResourceId {
+    ResourceId::new("scheduling.k8s.io", "priorityclasses")
+}
+
+/// As much of a priority class as pods get; every new pod reads them all.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PriorityClass {
+    #[serde(skip)]
+    name: String,
+    value: i64,
+    global_default: bool,
+    preemption_policy: String,
+}
+
+impl PriorityClass {
+    fn read(stored: &Stored) -> Option<Self> {
+        let class: Self = serde_json::from_slice(&stored.bytes).ok()?;
+        Some(Self { name: stored.name().to_owned(), ..class })
     }
 }
 

@@ -29,7 +29,10 @@ use self::{attributes::Attributes, configurations::InForce, matching::Objects, w
 use crate::{
     auth::rbac,
     error::ApiError,
-    fields,
+    fields::{
+        self,
+        folded::{self, unfolded},
+    },
     kinds::access,
     rest::{
         Scope,
@@ -185,7 +188,7 @@ impl Scope {
     }
 }
 
-/// Runs what may change the object, and once more what wants to see the changes of the others.
+/// Runs what may change the object, which is folded, and once more what wants to see the changes of the others.
 async fn mutate(
     request: &Attributes<'_>,
     in_force: &InForce,
@@ -194,12 +197,16 @@ async fn mutate(
 ) -> Result<(), ApiError> {
     let managed =
         object.as_deref().and_then(|object| access::get(object, &["metadata", "managedFields"])).cloned();
+    object.as_deref_mut().into_iter().for_each(folded::unfold);
+    let old = old.map(unfolded);
+    let old = old.as_ref();
     let mut reinvocation = Reinvocation::default();
     webhook::mutate(request, &in_force.mutating, object.as_deref_mut(), old, &mut reinvocation).await?;
     if reinvocation.again() {
         webhook::mutate(request, &in_force.mutating, object.as_deref_mut(), old, &mut reinvocation).await?;
     }
     let Some(object) = object else { return Ok(()) };
+    folded::fold(object);
     if let Err(why) = fields::check_managed_fields(object) {
         match managed {
             Some(managed) => access::set(object, &["metadata", "managedFields"], managed),
@@ -218,6 +225,8 @@ async fn validate(
     in_force: &InForce,
     objects: Objects<'_>,
 ) -> Result<(), ApiError> {
+    let (object, old) = (objects.object.map(unfolded), objects.old.map(unfolded));
+    let objects = Objects { object: object.as_ref(), old: old.as_ref() };
     policy::validating::validate(request, &in_force.policies, objects).await?;
     webhook::validate(request, &in_force.validating, objects).await
 }

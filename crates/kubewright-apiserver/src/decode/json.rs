@@ -9,18 +9,28 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::{Parsed, Problem, go::quote};
+use crate::fields::folded::{self, Place};
 
 /// Reads a JSON body. The error is what Go would say.
 pub(crate) fn parse(body: &[u8]) -> Result<Parsed<'_>, String> {
+    parse_at(body, Place::Elsewhere)
+}
+
+/// Reads an object [folded](crate::fields::folded).
+pub(crate) fn parse_folded(body: &[u8]) -> Result<Parsed<'_>, String> {
+    parse_at(body, Place::Object)
+}
+
+fn parse_at(body: &[u8], place: Place) -> Result<Parsed<'_>, String> {
     let mut duplicates = Vec::new();
-    let value = match read(body, &mut duplicates) {
+    let value = match read(body, place, &mut duplicates) {
         Ok(value) => value,
         Err(_) => {
             if let Some(why) = syntax_error(body) {
                 return Err(why);
             }
             duplicates.clear();
-            read(repaired(body).as_bytes(), &mut duplicates).map_err(|error| {
+            read(repaired(body).as_bytes(), place, &mut duplicates).map_err(|error| {
                 if error.to_string().starts_with("number out of range") {
                     "json: cannot unmarshal number into Go value of type float64".to_owned()
                 } else {
@@ -33,9 +43,9 @@ pub(crate) fn parse(body: &[u8]) -> Result<Parsed<'_>, String> {
     Ok(Parsed { value, problems, source: Some(body) })
 }
 
-fn read(body: &[u8], duplicates: &mut Vec<String>) -> serde_json::Result<Value> {
+fn read(body: &[u8], place: Place, duplicates: &mut Vec<String>) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Builder { duplicates }.deserialize(&mut deserializer)?;
+    let value = Builder { duplicates, place }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -60,12 +70,22 @@ fn prefix(paths: &mut [String], step: &str) {
 
 struct Builder<'a> {
     duplicates: &'a mut Vec<String>,
+    place: Place,
+}
+
+impl Builder<'_> {
+    fn at(&mut self, place: Place) -> Builder<'_> {
+        Builder { duplicates: self.duplicates, place }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Builder<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.place == Place::Fields {
+            return folded::read(deserializer);
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -106,12 +126,12 @@ impl<'de> Visitor<'de> for Builder<'_> {
         Ok(Value::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
+        let place = self.place.item();
         loop {
             let known = self.duplicates.len();
-            let Some(item) = sequence.next_element_seed(Builder { duplicates: &mut *self.duplicates })?
-            else {
+            let Some(item) = sequence.next_element_seed(self.at(place))? else {
                 return Ok(Value::Array(items));
             };
             if self.duplicates.len() > known {
@@ -121,11 +141,12 @@ impl<'de> Visitor<'de> for Builder<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             let known = self.duplicates.len();
-            let value = fields.next_value_seed(Builder { duplicates: &mut *self.duplicates })?;
+            let place = self.place.field(&key);
+            let value = fields.next_value_seed(self.at(place))?;
             if self.duplicates.len() > known {
                 prefix(&mut self.duplicates[known..], &key);
             }

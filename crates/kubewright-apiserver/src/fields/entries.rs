@@ -120,11 +120,12 @@ impl Entry {
             }
         }
         let fields = match entry.get("fieldsV1") {
-            None => FieldSet::default(),
-            Some(fields) => FieldSet::from_json(fields).map_err(|why| {
-                format!("error decoding versioned set from {entry}: error decoding set: {why}")
-            })?,
+            None => Ok(FieldSet::default()),
+            Some(Value::String(text)) => FieldSet::from_text(text),
+            Some(unfolded) => FieldSet::from_text(&unfolded.to_string()),
         };
+        let fields = fields
+            .map_err(|why| format!("error decoding versioned set from {entry}: error decoding set: {why}"))?;
         Ok(Self {
             manager: text("manager").to_owned(),
             operation,
@@ -152,7 +153,7 @@ impl Entry {
         put("time", self.time.as_deref().unwrap_or_default());
         put("fieldsType", "FieldsV1");
         put("subresource", &self.subresource);
-        entry.insert("fieldsV1".to_owned(), self.fields.to_json());
+        entry.insert("fieldsV1".to_owned(), self.fields.to_text().into());
         Value::Object(entry)
     }
 }
@@ -199,7 +200,7 @@ impl Entries {
         }
     }
 
-    /// The entries as `metadata.managedFields`, in their order; `None` if there are none.
+    /// The entries as folded `metadata.managedFields`, in their order; `None` if there are none.
     pub(super) fn encode(mut self) -> Option<Value> {
         self.list.sort_by(|a, b| {
             (a.operation, &a.time, &a.manager, &a.api_version, &a.subresource).cmp(&(

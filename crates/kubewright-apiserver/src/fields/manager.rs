@@ -114,7 +114,11 @@ impl FieldManager<'_> {
     /// The entries a new object starts from: those it brings along if they make sense, else the live ones,
     /// because many clients do not know of managed fields and drop them.
     fn entries_of_update(&self, live: &Value, managed: Option<Value>) -> Entries {
-        let of_live = || Entries::decode(managed_fields(live)).unwrap_or_default();
+        let of_live = || {
+            let mut entries = Entries::decode(managed_fields(live)).unwrap_or_default();
+            entries.remember(managed_fields(live).cloned().unwrap_or_default());
+            entries
+        };
         let Some(managed) = managed.filter(|_| self.subresource.is_empty()) else { return of_live() };
         if is_reset(&managed) {
             return Entries::default();

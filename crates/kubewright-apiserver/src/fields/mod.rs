@@ -1,8 +1,9 @@
 //! Managed fields and server-side apply: who owns which field, and what may be changed by whom.
 //!
-//! - [`PathElement`] and [`FieldSet`]: paths into objects, sets of them, and their JSON form FieldsV1
+//! - [`PathElement`], [`FieldSet`] and `fields_v1`: paths into objects, sets of them, and their JSON form
 //! - `node`, `compare`, `merge`: walking objects along a [`Schema`](crate::schema::Schema)
 //! - `entries`: `metadata.managedFields` itself
+//! - [`folded`]: FieldsV1 as text, as objects carry it through a write
 //! - [`FieldManager`]: what a write does to ownership, and applying a configuration
 //! - [`ScaleFields`]: ownership on the way through `/scale`
 //!
@@ -13,6 +14,8 @@ mod compare;
 mod conflict;
 mod empty;
 mod entries;
+mod fields_v1;
+pub(crate) mod folded;
 mod last_applied;
 mod manager;
 mod merge;

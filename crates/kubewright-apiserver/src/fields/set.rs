@@ -1,9 +1,7 @@
 //! A set of paths: who owns what. A trie whose nodes are ordered, so that set operations are one walk over
-//! two lists, and whose JSON form is FieldsV1. No node is kept that neither is a member nor leads to one.
+//! two lists. No node is kept that neither is a member nor leads to one.
 
 use std::{cmp::Ordering, fmt};
-
-use serde_json::{Map, Value};
 
 use super::{node::Node, path::PathElement};
 
@@ -282,47 +280,9 @@ impl FieldSet {
         changed
     }
 
-    /// The set as FieldsV1.
-    pub(crate) fn to_json(&self) -> Value {
-        Value::Object(
-            self.nodes.iter().map(|branch| (branch.element.serialise(), branch.to_json())).collect(),
-        )
-    }
-
-    /// Reads FieldsV1. Kinds of steps that do not exist (yet) are left out.
-    pub(crate) fn from_json(fields: &Value) -> Result<Self, String> {
-        Ok(Self::read(fields)?.1)
-    }
-
-    /// Whether the path up to here is a member, and what is behind it.
-    fn read(fields: &Value) -> Result<(bool, Self), String> {
-        let fields = match fields {
-            Value::Object(fields) => fields,
-            Value::Null => return Ok((true, Self::default())),
-            other => return Err(format!("expected a JSON object of fields, found {other}")),
-        };
-        let mut member = false;
-        let mut set = Self::default();
-        for (step, below) in fields {
-            if step == "." {
-                member = true;
-            } else if let Some(element) = PathElement::parse(step)? {
-                let (is_member, below) = Self::read(below)?;
-                set.push(element, is_member, below);
-            }
-        }
-        Ok((member || set.is_empty(), set))
-    }
-}
-
-impl Branch {
-    fn to_json(&self) -> Value {
-        let mut fields = Map::new();
-        if self.member && !self.below.is_empty() {
-            fields.insert(".".to_owned(), Value::Object(Map::new()));
-        }
-        fields.extend(self.below.nodes.iter().map(|branch| (branch.element.serialise(), branch.to_json())));
-        Value::Object(fields)
+    /// The first steps, each with whether its path is in the set, and what is behind it.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (&PathElement, bool, &Self)> {
+        self.nodes.iter().map(|branch| (&branch.element, branch.member, &branch.below))
     }
 }
 

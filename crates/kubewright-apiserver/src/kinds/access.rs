@@ -101,6 +101,7 @@ pub(crate) fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
 /// Makes the value at `path` what it is in `old`: equal, or absent.
 pub(crate) fn copy_from(object: &mut Value, old: &Value, path: &[&str]) {
     match get(old, path) {
+        same @ Some(_) if get(object, path) == same => {}
         Some(value) => set(object, path, value.clone()),
         None => {
             remove(object, path);

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     decode::{self, Parsed, Problem, go::quote, protobuf::Envelope},
     error::ApiError,
+    fields::folded,
     http::negotiate::{self, Encoding},
     registry::{Origin, group_version, types::Types},
     schema::SchemaRef,
@@ -22,15 +23,16 @@ pub(crate) struct Expected<'a> {
     pub(crate) schema: &'a SchemaRef,
 }
 
-/// Where an object that is to be decoded comes from; refusals differ.
-#[derive(Debug, Clone, Copy)]
+/// Where an object that is to be decoded comes from. Refusals differ, and those of a patch show something, which
+/// is put together only for them.
+#[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     /// The body of the request.
     Body,
     /// A JSON or merge patch, applied; what came out, as JSON.
-    Patched(&'a str),
+    Patched(&'a dyn Fn() -> String),
     /// A strategic merge patch, applied; the patch, as Go prints it.
-    Strategic(&'a str),
+    Strategic(&'a dyn Fn() -> String),
 }
 
 impl Scope {
@@ -44,13 +46,16 @@ impl Scope {
         }
     }
 
-    /// The body as a value, with what a strict reader would mind.
+    /// The body as a folded value, with what a strict reader would mind.
     pub(crate) fn parse_body(&self, kind: &str) -> Result<Parsed<'_>, ApiError> {
         let parsed = match negotiate::content_type(self.content_type.as_deref())? {
-            Encoding::Json => decode::json::parse(&self.body)
-                .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
-            Encoding::Yaml => decode::yaml::parse(&self.body),
-            Encoding::Protobuf => return self.parse_protobuf(kind),
+            // Of custom resources all of the body is looked at for what it has twice.
+            Encoding::Json if self.resource.is_custom() => {
+                decode::json::parse(&self.body).map(fold).map_err(not_json)
+            }
+            Encoding::Json => decode::json::parse_folded(&self.body).map_err(not_json),
+            Encoding::Yaml => decode::yaml::parse(&self.body).map(fold),
+            Encoding::Protobuf => return self.parse_protobuf(kind).map(fold),
         };
         let parsed = parsed.map_err(|why| decode::unrecognized(kind, &self.body, why))?;
         decode::type_meta(&parsed.value).map_err(|why| decode::unrecognized(kind, &self.body, why))?;
@@ -113,7 +118,7 @@ impl Scope {
         };
         let refuse = |why: String| match source {
             Source::Body => decode::undecodable(&kind, &version, expected.kind, why),
-            Source::Patched(shown) | Source::Strategic(shown) => decode::invalid_patch(shown, why),
+            Source::Patched(shown) | Source::Strategic(shown) => decode::invalid_patch(&shown(), why),
         };
         self.check_kind(expected, &group, &version, &kind).map_err(&refuse)?;
         if group != expected.group || version != expected.version {
@@ -185,6 +190,15 @@ impl Scope {
             FieldValidation::Strict => Err(refuse(&problems)),
         }
     }
+}
+
+fn fold(mut parsed: Parsed<'_>) -> Parsed<'_> {
+    folded::fold(&mut parsed.value);
+    parsed
+}
+
+fn not_json(why: String) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
 }
 
 fn unregistered(group: &str, version: &str, kind: &str) -> String {

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::Scope;
 use crate::{
+    decode,
     error::ApiError,
+    fields::folded::Unfolded,
     http::answer::write_json,
     kinds::access,
     registry::{Origin, Resource},
@@ -51,7 +53,15 @@ impl Resource {
 impl Scope {
     /// The object in the version of the request.
     pub(crate) async fn load(&self, stored: &Stored) -> Result<Value, ApiError> {
-        let mut object = parse(&stored.bytes)?;
+        self.convert(stored, parse(&stored.bytes)?).await
+    }
+
+    /// The object in the version of the request, folded for a write.
+    pub(crate) async fn load_folded(&self, stored: &Stored) -> Result<Value, ApiError> {
+        self.convert(stored, decode::json::parse_folded(&stored.bytes).map_err(damaged)?.value).await
+    }
+
+    async fn convert(&self, stored: &Stored, mut object: Value) -> Result<Value, ApiError> {
         match &self.resource.origin {
             Origin::BuiltIn(_) => {
                 if let Some(convert) = &self.resource.storage.convert {
@@ -73,16 +83,15 @@ impl Scope {
         }
     }
 
-    /// The write that stores `object`, which is in the version of the request.
+    /// The write that stores `object`, which is folded or not and in the version of the request.
     pub(crate) async fn put(&self, mut object: Value) -> Result<Change, ApiError> {
         let labels = labels(&object);
-        let mut fields = self.selectable(&object);
+        if let Some(convert) = &self.resource.storage.convert {
+            (convert.to_storage)(&mut object);
+        }
+        let fields = self.selectable(&object);
         match &self.resource.origin {
             Origin::BuiltIn(_) => {
-                if let Some(convert) = &self.resource.storage.convert {
-                    (convert.to_storage)(&mut object);
-                    fields = self.selectable(&object);
-                }
                 if let Value::Object(map) = &mut object {
                     map.remove("kind");
                     map.remove("apiVersion");
@@ -126,13 +135,16 @@ fn labels(object: &Value) -> Attributes {
 /// Appends the object under `revision`.
 fn encode(mut object: Value, revision: u64, out: &mut Vec<u8>) {
     access::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
-    write_json(out, &object);
+    write_json(out, &Unfolded::new(&object));
 }
 
 /// Stored bytes as an object.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::internal(format!("stored object is damaged: {error}")))
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+fn damaged(why: impl std::fmt::Display) -> ApiError {
+    ApiError::internal(format!("stored object is damaged: {why}"))
 }
 
 /// How a custom object of a version begins.

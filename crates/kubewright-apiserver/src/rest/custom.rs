@@ -42,7 +42,7 @@ impl Scope {
         }
         let refuse = |why: String| match source {
             Source::Body => decode::undecodable(&given_kind, &self.resource.version, kind, why),
-            Source::Patched(shown) | Source::Strategic(shown) => decode::invalid_patch(shown, why),
+            Source::Patched(shown) | Source::Strategic(shown) => decode::invalid_patch(&shown(), why),
         };
         let unknown = custom.coerce(&self.resource.version, &mut value).map_err(&refuse)?;
         problems.extend(unknown.into_iter().map(Problem::Unknown));

@@ -14,6 +14,7 @@ use crate::{
     auth::rbac,
     crd,
     error::ApiError,
+    fields::folded,
     http::{negotiate::Accepted, path::Query},
     kinds::access,
     registry::{Origin, Registry, custom::Custom},
@@ -122,7 +123,7 @@ impl Scope {
         let key = self.key();
         loop {
             let Some(current) = self.server.store.get(self.storage(), &key) else { return Ok(()) };
-            let old = self.load(&current).await?;
+            let old = self.load_folded(&current).await?;
             let mut new = old.clone();
             edit(&mut new);
             if new == old {
@@ -256,6 +257,7 @@ impl Server {
 impl Scope {
     fn load_value(&self, definition: &Value) -> Value {
         let mut object = definition.clone();
+        folded::fold(&mut object);
         self.set_type(&mut object);
         object
     }

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     decode::{self, Parsed, Problem},
     error::ApiError,
+    fields::folded::{self, unfolded},
     http::answer::Answer,
     kinds::access,
     patch,
@@ -85,21 +86,27 @@ impl Prepared {
                 Self::Json(patch, problems)
             }
             PatchType::Merge | PatchType::Apply => {
-                let parsed = patch::merge::read(&scope.body)?;
+                let mut parsed = patch::merge::read(&scope.body)?;
+                folded::fold(&mut parsed.value);
                 Self::Merge(parsed.value, parsed.problems)
             }
             PatchType::Strategic => {
-                let parsed = patch::strategic::read(&scope.body)?;
+                let mut parsed = patch::strategic::read(&scope.body)?;
+                folded::fold(&mut parsed.value);
                 Self::Strategic(parsed.value, parsed.problems)
             }
         })
     }
 
-    /// `live` with the patch applied, not yet decoded.
+    /// `live`, which is folded, with the patch applied, not yet decoded.
     pub(crate) fn apply(&self, live: &Value, schema: &Schema) -> Result<Value, ApiError> {
         let mut object = live.clone();
         match self {
-            Self::Json(patch, _) => patch.apply(&mut object)?,
+            Self::Json(patch, _) => {
+                folded::unfold(&mut object);
+                patch.apply(&mut object)?;
+                folded::fold(&mut object);
+            }
             Self::Merge(patch, _) => patch::merge::apply(&mut object, patch.clone()),
             Self::Strategic(patch, _) => patch::strategic::apply(&mut object, patch.clone(), schema)?,
         }
@@ -108,16 +115,16 @@ impl Prepared {
 
     /// `live` with the patch applied, decoded and defaulted like a new object of the same name.
     fn patched(&self, scope: &Scope, live: &Value, options: &WriteOptions) -> Result<Value, ApiError> {
-        let object = self.apply(live, &scope.resource.schema)?;
-        let shown = match self {
-            Self::Strategic(patch, _) => decode::printed(patch),
-            _ => object.to_string(),
+        let apply = || self.apply(live, &scope.resource.schema);
+        let shown = || match self {
+            Self::Strategic(patch, _) => decode::printed(&unfolded(patch)),
+            _ => unfolded(&apply().unwrap_or_default()).to_string(),
         };
         let source = match self {
             Self::Strategic(..) => Source::Strategic(&shown),
             _ => Source::Patched(&shown),
         };
-        let mut parsed = Parsed::from(object);
+        let mut parsed = Parsed::from(apply()?);
         match self {
             Self::Json(_, problems) => problems.iter().for_each(|problem| scope.warn(problem)),
             Self::Merge(_, problems) | Self::Strategic(_, problems) => parsed.problems.clone_from(problems),
@@ -148,10 +155,7 @@ async fn apply(scope: &Scope, options: &WriteOptions) -> Result<Answer, ApiError
         if scope.server.store.get(scope.storage(), &scope.key()).is_none() {
             return apply_new(scope, config, options).await;
         }
-        let mut transform = |live: &Value| match scope.applied(live, &config, options)? {
-            Some(merged) => scope.decode_applied(merged, options),
-            None => Ok(live.clone()),
-        };
+        let mut transform = |live: &Value| scope.decode_applied(live, &config, options);
         match scope.update_object(&mut transform, options).await {
             // It went while we looked: create it.
             Err(error)
@@ -192,14 +196,21 @@ async fn apply_new(scope: &Scope, mut config: Value, options: &WriteOptions) -> 
     if name.is_empty() {
         access::set(&mut config, &["metadata", "name"], scope.name.as_str());
     }
-    let merged = scope.applied(scope.resource.empty(), &config, options)?.unwrap_or(config);
-    let object = scope.decode_applied(merged, options)?;
+    let object = scope.decode_applied(scope.resource.empty(), &config, options)?;
     scope.create_object(object, options).await?.answer(scope, 201).await
 }
 
 impl Scope {
-    fn decode_applied(&self, merged: Value, options: &WriteOptions) -> Result<Value, ApiError> {
-        let shown = merged.to_string();
+    /// `live` with a configuration applied, decoded like a new object of the same name.
+    fn decode_applied(
+        &self,
+        live: &Value,
+        config: &Value,
+        options: &WriteOptions,
+    ) -> Result<Value, ApiError> {
+        let applied = || self.applied(live, config, options);
+        let Some(merged) = applied()? else { return Ok(live.clone()) };
+        let shown = || unfolded(&applied().ok().flatten().unwrap_or_default()).to_string();
         let mut object = self.decode_patched(Parsed::from(merged), options, Source::Patched(&shown))?;
         self.deduplicate_owners(&mut object, "");
         Ok(object)

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Scope, list::Page};
 use crate::{
     error::ApiError,
+    fields::folded,
     http::{
         answer::{self, Answer, Joined},
         negotiate::{Accepted, Encoding, Shape},
@@ -28,8 +29,9 @@ pub(crate) async fn stored(scope: &Scope, code: u16, stored: &Stored) -> Result<
     object(scope, code, value)
 }
 
-/// One object that is not stored, or not any more.
-pub(crate) fn object(scope: &Scope, code: u16, object: Value) -> Result<Answer, ApiError> {
+/// One object that is not stored, or not any more; it may be folded.
+pub(crate) fn object(scope: &Scope, code: u16, mut object: Value) -> Result<Answer, ApiError> {
+    folded::unfold(&mut object);
     let document = match scope.accepted.shape {
         Shape::Whole | Shape::Discovery => object,
         Shape::Metadata => scope.partial(&object)?,

@@ -17,7 +17,7 @@ use crate::{
     decode::Parsed,
     error::ApiError,
     field::{FieldError, Path},
-    fields::{FieldManager, ResetFields, ScaleFields},
+    fields::{FieldManager, ResetFields, ScaleFields, folded},
     http::answer::Answer,
     kinds::access,
     registry::{Origin, types::Types},
@@ -94,7 +94,9 @@ impl Scope {
             access::default_to(body, &["metadata", "namespace"], self.namespace.as_str());
         }
         self.admit(Operation::Create, body, None, options).await?;
-        self.validate_admission(Operation::Create, body, None, options).await
+        self.validate_admission(Operation::Create, body, None, options).await?;
+        folded::unfold(body);
+        Ok(())
     }
 
     pub(super) async fn live(&self) -> Result<Value, ApiError> {

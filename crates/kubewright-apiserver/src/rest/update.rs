@@ -27,27 +27,26 @@ use crate::{
 /// Attempts at a change that others keep overtaking.
 const ATTEMPTS: usize = 64;
 
-/// How a stored object changes. The result is decoded and defaulted, and its managed fields are recorded.
+/// How a stored object, which is folded, changes. The result is decoded and defaulted, and its managed fields are
+/// recorded.
 pub(crate) type Transform<'a> = dyn FnMut(&Value) -> Result<Value, ApiError> + Send + 'a;
 
 pub(crate) async fn put(scope: &Scope) -> Result<Answer, ApiError> {
     let options = WriteOptions::read("UpdateOptions", &scope.query, &scope.user_agent, false)?;
-    let mut object = scope.body_object(&options)?;
-    scope.check_name(&object)?;
-    scope.fix_namespace(&mut object)?;
-    scope.deduplicate_owners(&mut object, "");
+    let mut object = scope.replacement(&options)?;
     if scope.subresource.is_empty()
         && scope.resource.creates_on_update()
         && scope.server.store.get(scope.storage(), &scope.key()).is_none()
     {
-        let mut object = object;
         access::remove(&mut object, &["metadata", "resourceVersion"]);
         scope.record_update(scope.resource.empty(), &mut object, &options.manager);
         return scope.create_object(object, &options).await?.answer(scope, 201).await;
     }
+    let mut first = Some(object);
     let mut transform = |live: &Value| {
-        scope.check_uid(&object, live)?;
-        let mut new = object.clone();
+        // Only who was overtaken needs the body again, and reads it anew.
+        let mut new = first.take().map_or_else(|| scope.replacement(&options), Ok)?;
+        scope.check_uid(&new, live)?;
         scope.record_update(live, &mut new, &options.manager);
         Ok(new)
     };
@@ -56,6 +55,15 @@ pub(crate) async fn put(scope: &Scope) -> Result<Answer, ApiError> {
 }
 
 impl Scope {
+    /// The object in the body of a PUT.
+    fn replacement(&self, options: &WriteOptions) -> Result<Value, ApiError> {
+        let mut object = self.body_object(options)?;
+        self.check_name(&object)?;
+        self.fix_namespace(&mut object)?;
+        self.deduplicate_owners(&mut object, "");
+        Ok(object)
+    }
+
     /// The body of a PUT names the object of the path.
     pub(crate) fn check_name(&self, object: &Value) -> Result<(), ApiError> {
         let name = access::get_str(object, &["metadata", "name"]);
@@ -94,7 +102,7 @@ impl Scope {
         let key = self.key();
         for _ in 0..ATTEMPTS {
             let current = self.server.store.get(self.storage(), &key).ok_or_else(|| self.not_found())?;
-            let old = self.load(&current).await?;
+            let old = self.load_folded(&current).await?;
             let mut new = transform(&old)?;
             self.check_preconditions(&new, &old)?;
             self.admit(Operation::Update, &mut new, Some(&old), options).await?;

@@ -21,7 +21,7 @@ use crate::{
     registry::Origin,
     server::BoxFuture,
     store::{Event, EventKind, Stored, Watcher},
-    table::ListMeta,
+    table::{ListMeta, PartialObjectMetadata},
 };
 
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -254,15 +254,30 @@ impl Stream {
     }
 
     async fn line(&mut self, kind: &'static str, object: &Stored) -> Bytes {
-        if self.scope.accepted.shape == Shape::Whole
-            && let Some(body) = self.scope.resource.whole(object, b"}\n")
-        {
-            return [format!("{{\"type\":\"{kind}\",\"object\":").as_bytes(), &body].concat().into();
+        if let Some(line) = self.line_as_stored(kind, object) {
+            return line;
         }
         match self.scope.load(object).await {
             Ok(object) => self.value_line(kind, object),
             Err(error) => error_line(&error),
         }
+    }
+
+    /// The line of an object of which nothing but stored bytes is shown.
+    fn line_as_stored(&self, kind: &str, object: &Stored) -> Option<Bytes> {
+        let Scope { resource, accepted, .. } = &*self.scope;
+        let mut line = head(kind);
+        match accepted.shape {
+            Shape::Whole => line.extend_from_slice(&resource.whole(object, b"}\n")?),
+            Shape::Metadata | Shape::MetadataList => {
+                let stored = resource.item(object)?;
+                let partial = PartialObjectMetadata::read(&stored, accepted.version).ok()?;
+                answer::write_json(&mut line, &partial);
+                line.extend_from_slice(b"}\n");
+            }
+            Shape::Table | Shape::Discovery => return None,
+        }
+        Some(line.into())
     }
 
     fn value_line(&mut self, kind: &str, object: Value) -> Bytes {
@@ -303,8 +318,13 @@ impl Stream {
     }
 }
 
+/// How the line of an event begins.
+fn head(kind: &str) -> Vec<u8> {
+    format!("{{\"type\":\"{kind}\",\"object\":").into_bytes()
+}
+
 fn write_line(kind: &str, object: &Value) -> Bytes {
-    let mut out = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+    let mut out = head(kind);
     answer::write_object(&mut out, object);
     out.extend_from_slice(b"}\n");
     out.into()

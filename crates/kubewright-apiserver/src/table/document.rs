@@ -4,8 +4,8 @@
 //! table: the caller sends it as it is.
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
-use serde_json::Value;
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
+use serde_json::{Value, value::RawValue};
 
 use super::{Cells, Column, Printer};
 use crate::{
@@ -118,7 +118,7 @@ struct RowCondition {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RowObject<'a> {
-    Metadata(PartialObjectMetadata<'a>),
+    Metadata(PartialObjectMetadata<&'a Value>),
     Object(&'a Value),
     None(()),
 }
@@ -185,24 +185,37 @@ fn completed(pod: &Value) -> Option<RowCondition> {
 }
 
 /// An object of which only the metadata is shown.
-pub(crate) struct PartialObjectMetadata<'a> {
-    metadata: Option<&'a Value>,
+pub(crate) struct PartialObjectMetadata<M> {
+    metadata: Option<M>,
     version: MetaVersion,
 }
 
-impl<'a> PartialObjectMetadata<'a> {
+impl<'a> PartialObjectMetadata<&'a Value> {
     /// The metadata of `object`.
     pub(crate) fn new(object: &'a Value, version: MetaVersion) -> Self {
         Self { metadata: get(object, &["metadata"]), version }
     }
 }
 
-impl Serialize for PartialObjectMetadata<'_> {
+impl<'a> PartialObjectMetadata<&'a RawValue> {
+    /// The metadata of an object that is there as JSON, as it stands there.
+    pub(crate) fn read(object: &'a [u8], version: MetaVersion) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: Option<&'a RawValue>,
+        }
+        let Object { metadata } = serde_json::from_slice(object)?;
+        Ok(Self { metadata, version })
+    }
+}
+
+impl<M: Serialize> Serialize for PartialObjectMetadata<M> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut document = serializer.serialize_struct("PartialObjectMetadata", 3)?;
         document.serialize_field("kind", "PartialObjectMetadata")?;
         document.serialize_field("apiVersion", self.version.api_version())?;
-        match self.metadata {
+        match &self.metadata {
             Some(metadata) => document.serialize_field("metadata", metadata)?,
             None => document.serialize_field("metadata", &serde_json::Map::new())?,
         }
@@ -217,7 +230,7 @@ pub(crate) struct PartialObjectMetadataList<'a> {
     kind: &'static str,
     api_version: &'static str,
     metadata: ListMeta,
-    items: Vec<PartialObjectMetadata<'a>>,
+    items: Vec<PartialObjectMetadata<&'a Value>>,
 }
 
 impl<'a> PartialObjectMetadataList<'a> {

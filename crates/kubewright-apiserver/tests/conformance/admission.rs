@@ -63,13 +63,18 @@ fn a_webhook_is_asked_with_the_whole_request() {
         configure(&t, "Validating", "asked", &[hook(&t, "a", &webhook)]).await;
         webhook.known_to(&t).await;
         t.post(&t.path("configmaps?fieldManager=me"), config_map("a", json!({"n": "1"}))).await.code(201);
-        t.merge(&t.path("configmaps/a"), json!({"data": {"n": "2"}})).await.code(200);
+        t.merge(&t.path("configmaps/a?fieldManager=me"), json!({"data": {"n": "2"}})).await.code(200);
         t.delete(&t.path("configmaps/a")).await.code(200);
         let asked: Vec<Value> =
             webhook.asked().into_iter().filter(|request| request["name"] == "a").collect();
         let operations: Vec<&Value> = asked.iter().map(|request| &request["operation"]).collect();
         assert_eq!(operations, ["CREATE", "UPDATE", "DELETE"]);
         let create = &asked[0];
+        let owned = json!({"f:data": {".": {}, "f:n": {}}});
+        for object in [&create["object"], &asked[1]["object"], &asked[1]["oldObject"], &asked[2]["oldObject"]]
+        {
+            assert_eq!(object["metadata"]["managedFields"][0]["fieldsV1"], owned);
+        }
         assert_eq!(create["kind"], json!({"group": "", "version": "v1", "kind": "ConfigMap"}));
         assert_eq!(create["resource"], json!({"group": "", "version": "v1", "resource": "configmaps"}));
         assert_eq!((&create["namespace"], &create["dryRun"]), (&json!(t.namespace), &json!(false)));

@@ -459,3 +459,42 @@ fn an_apply_as_a_dry_run_shows_the_conflict_and_stores_nothing() {
         assert_eq!(t.get(&t.path("configmaps/a")).await.at("/data/n"), "1");
     });
 }
+
+#[test]
+fn what_managers_own_is_json_for_whoever_sees_or_changes_it() {
+    on_a_server(async |t| {
+        let (maps, path) = (t.path("configmaps?fieldManager=me"), t.path("configmaps/a?fieldManager=me"));
+        let owned = json!({"f:data": {".": {}, "f:n": {}}});
+        let (dry, dry_path) = (format!("{maps}&dryRun=All"), format!("{path}&dryRun=All"));
+        let planned = t.post(&dry, config_map("a", json!({"n": "1"}))).await.code(201);
+        assert_eq!(planned.owned_by("me/Update"), owned);
+        let created = t.post(&maps, config_map("a", json!({"n": "1"}))).await.code(201);
+        assert_eq!(created.owned_by("me/Update"), owned);
+        let mut changed = created.json.clone();
+        changed["data"]["n"] = "2".into();
+        for reply in [t.put(&dry_path, &changed).await, t.merge(&dry_path, json!({"data": {"n": "2"}})).await]
+        {
+            assert_eq!(reply.code(200).owned_by("me/Update"), owned);
+        }
+        let yaml = t.get_as(&path, "application/yaml").await.code(200);
+        assert!(yaml.body().contains("\n        \"f:n\": {}\n"), "{}", yaml.body());
+        let refused = t.merge(&path, json!({"data": 1})).await.refused(422, "Invalid");
+        refused.saying(r#"\"fieldsV1\":{\"f:data\":{"#);
+
+        let fields = "/metadata/managedFields/0/fieldsV1/f:data";
+        let patch = json!([
+            {"op": "test", "path": fields, "value": {".": {}, "f:n": {}}},
+            {"op": "remove", "path": format!("{fields}/f:n")},
+        ]);
+        let patched = t.patch(&path, media::JSON_PATCH, patch).await.code(200);
+        assert_eq!(patched.owned_by("me/Update"), json!({"f:data": {}}));
+        let mut entries = patched.at("/metadata/managedFields").clone();
+        entries[0]["fieldsV1"] = json!({"f:data": {"f:n": {}}});
+        let merged = t.merge(&path, json!({"metadata": {"managedFields": entries}})).await.code(200);
+        assert_eq!(merged.owned_by("me/Update"), json!({"f:data": {"f:n": {}}}));
+        // A text is not what they own, even if it reads like it.
+        entries[0]["fieldsV1"] = r#"{"f:data":{}}"#.into();
+        let kept = t.merge(&path, json!({"metadata": {"managedFields": entries}})).await.code(200);
+        assert_eq!(kept.owned_by("me/Update"), json!({"f:data": {"f:n": {}}}));
+    });
+}

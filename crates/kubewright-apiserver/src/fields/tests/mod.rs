@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{FieldManager, ResetFields, Versions};
+use super::{
+    FieldManager, ResetFields, Versions,
+    folded::{fold, unfold},
+};
 use crate::{
     error::ApiError,
     schema::{Field, ListType, Schema, SchemaRef, Type},
@@ -135,7 +138,9 @@ impl Server {
             empty: &empty,
             now: jiff::Timestamp::from_second(self.second).unwrap(),
         };
-        run(&manager, &self.live)
+        let mut live = self.live.clone();
+        fold(&mut live);
+        run(&manager, &live)
     }
 
     fn thing(&self, parts: &Value) -> Value {
@@ -149,6 +154,7 @@ impl Server {
                 object[name] = part.clone();
             }
         }
+        fold(&mut object);
         object
     }
 
@@ -157,7 +163,8 @@ impl Server {
         let config = self.thing(parts);
         let result = self.request(|fields, live| fields.apply(live, &config, manager, force))?;
         let changed = result.is_some();
-        if let Some(object) = result {
+        if let Some(mut object) = result {
+            unfold(&mut object);
             self.live = object;
         }
         Ok(changed)
@@ -174,6 +181,7 @@ impl Server {
         let mut new = self.thing(parts);
         self.request(|fields, live| fields.update(live, &mut new, manager));
         new["metadata"]["uid"] = "uid".into();
+        unfold(&mut new);
         self.live = new;
     }
 

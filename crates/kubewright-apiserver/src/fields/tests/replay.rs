@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::schema;
 use crate::{
-    fields::{FieldManager, ResetFields, Versions},
+    fields::{FieldManager, ResetFields, Versions, folded::unfold},
     schema::SchemaRef,
 };
 
@@ -22,6 +22,7 @@ impl Versions for Changing<'_> {
 
 /// Only whether an entry has a time is recorded.
 fn without_times(mut object: Value) -> Value {
+    unfold(&mut object);
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten() {
         if let Some(time) = entry.get_mut("time") {

@@ -6,7 +6,7 @@ use crate::fields::ScaleFields;
 
 fn entry(manager: &str, operation: &str, version: &str, fields: Value) -> Value {
     json!({"manager": manager, "operation": operation, "apiVersion": version, "fieldsType": "FieldsV1",
-        "time": "2024-01-01T00:00:00Z", "fieldsV1": fields})
+        "time": "2024-01-01T00:00:00Z", "fieldsV1": fields.to_string()})
 }
 
 fn untimed(mut entry: Value) -> Value {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Server, kind};
 use crate::{
     fields::{
-        FieldSet, Match, ResetFields, check_managed_fields, empty_object, keep_times_of_unchanged,
-        manager_of_user_agent,
+        FieldSet, Match, ResetFields, check_managed_fields, empty_object, folded::fold,
+        keep_times_of_unchanged, manager_of_user_agent,
     },
     schema::{Field, Schema, SchemaRef},
 };
@@ -174,7 +174,9 @@ fn entries_that_make_no_sense_are_passed_over_for_the_live_ones() {
         (entry("fieldsV1", json!({"v:{": {}})), "EOF"),
         (entry("fieldsV1", json!("text")), "expected a JSON object of fields"),
     ] {
-        let problem = check_managed_fields(&json!({"metadata": {"managedFields": managed}})).unwrap_err();
+        let mut object = json!({"metadata": {"managedFields": managed}});
+        fold(&mut object);
+        let problem = check_managed_fields(&object).unwrap_err();
         assert!(problem.contains(why), "{problem}");
         let mut server = Server::new();
         server.update("u", &json!({"data": {"a": "1"}}));
