@@ -1,9 +1,12 @@
 //! The objects every cluster starts with.
 
+mod first;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::first::First;
 use crate::{
     auth,
     error::ApiError,
@@ -37,8 +40,21 @@ const PRIORITIES: [(&str, i64); 20] = [
 ];
 
 impl Server {
-    /// Creates what is missing of the first objects, and reads what the store holds into memory.
+    /// Puts the first objects into an empty store, or completes them in one that is not.
     pub(crate) async fn bootstrap(self: &Arc<Self>) -> Result<(), ApiError> {
+        if self.store.snapshot().resources().next().is_some() {
+            return self.complete().await;
+        }
+        let first = First::get().await?;
+        let writes = first.writes(&self.entropy, &self.clock.now_text());
+        self.store.commit_all(writes).await.map_err(ApiError::internal)?;
+        self.change_rules(|rules| rules.clone_from(&first.rules));
+        self.services.lock().clone_from(&first.services);
+        Ok(())
+    }
+
+    /// Creates what is missing of the first objects, and reads what the store holds into memory.
+    async fn complete(self: &Arc<Self>) -> Result<(), ApiError> {
         self.read_rights();
         self.read_services();
         self.refresh_definitions().await?;

@@ -118,7 +118,7 @@ impl Server {
             entropy,
             credentials: Arc::new(credentials),
             admission: Configurations::new(clients),
-            registry: RwLock::new(Arc::new(Registry::built_in())),
+            registry: RwLock::new(Registry::built_in()),
             rules: RwLock::default(),
             services: Mutex::default(),
             logs: RwLock::default(),

@@ -23,7 +23,7 @@ const ADDRESSES: u32 = 1 << 16;
 const NODE_PORTS: RangeInclusive<u16> = 30000..=32767;
 
 /// What services have, by service and by thing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Allocations {
     addresses: BTreeMap<Ipv4Addr, String>,
     ports: BTreeMap<u16, String>,

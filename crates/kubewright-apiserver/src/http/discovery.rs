@@ -1,8 +1,17 @@
 //! Discovery: what is served, as documents, in the legacy and the aggregated form.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::{answer, openapi};
 use crate::registry::{Group, Registry, Resource, Subresource, Version, group_version};
+
+/// A document as it is sent, with its entity tag.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    pub(crate) body: Bytes,
+    pub(crate) tag: String,
+}
 
 /// `/api`: the versions of the core group.
 pub(crate) fn core_versions(address: &str) -> Value {
@@ -79,8 +88,18 @@ fn subresource_entry(resource: &Resource, sub: &Subresource) -> Value {
     entry
 }
 
-/// `/api` and `/apis` in one document each: `APIGroupDiscoveryList`.
-pub(crate) fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {
+/// `/api` and `/apis` in one document each, of the core group or of the others.
+pub(crate) fn aggregated(registry: &Registry, core: bool) -> Document {
+    let document = registry.documents[usize::from(core)].get_or_init(|| {
+        let groups = registry.groups().iter().filter(|group| group.name.is_empty() == core);
+        let body: Bytes = answer::line(&aggregated_groups(groups)).into();
+        Document { tag: openapi::tag(&body), body }
+    });
+    document.clone()
+}
+
+/// `APIGroupDiscoveryList`
+fn aggregated_groups<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {
     let items: Vec<Value> = groups
         .map(|group| {
             let versions: Vec<Value> = group

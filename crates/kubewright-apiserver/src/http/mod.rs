@@ -291,8 +291,8 @@ impl Call<'_> {
                 let paths: Vec<String> = self.paths();
                 Ok(answer::json(200, &json!({"paths": paths})))
             }
-            ["api"] => self.groups(discovery::core_versions(&self.server.address()), true),
-            ["apis"] => self.groups(discovery::groups(&registry), false),
+            ["api"] => self.groups(true, || discovery::core_versions(&self.server.address())),
+            ["apis"] => self.groups(false, || discovery::groups(&registry)),
             ["api", "v1"] | ["apis", _, _] => {
                 let (group, version) = if parts[0] == "api" { ("", "v1") } else { (parts[1], parts[2]) };
                 match (registry.group(group), registry.version(group, version)) {
@@ -331,28 +331,28 @@ impl Call<'_> {
     }
 
     /// `/api` and `/apis`, in the legacy or the aggregated form.
-    fn groups(&self, legacy: serde_json::Value, core: bool) -> Result<Answer, ApiError> {
+    fn groups(&self, core: bool, legacy: impl FnOnce() -> serde_json::Value) -> Result<Answer, ApiError> {
         let accepted = negotiate::accept(header(self.headers, "accept"), Offer::Discovery)?;
         if accepted.shape != Shape::Discovery {
-            return self.plain(legacy);
+            return self.plain(legacy());
         }
-        let registry = self.server.registry();
-        let groups = registry.groups().iter().filter(|group| group.name.is_empty() == core);
-        let document = discovery::aggregated(groups);
-        let mut answer = answer::json(200, &document);
+        let document = discovery::aggregated(&self.server.registry(), core);
         let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        answer::header(&mut answer, "content-type", content_type);
+        let mut answer = answer::bytes(200, content_type, document.body);
         answer::header(&mut answer, "vary", "Accept");
         answer::header(&mut answer, "cache-control", "public");
-        Ok(self.tagged(answer))
+        Ok(self.tagged_with(&document.tag, answer))
     }
 
     /// Adds an entity tag, and leaves the body out for who has it already.
-    fn tagged(&self, mut answer: Answer) -> Answer {
+    fn tagged(&self, answer: Answer) -> Answer {
         let Some(body) = answer.body().whole() else { return answer };
-        let tag = format!("\"{}\"", openapi::fingerprint(&String::from_utf8_lossy(body)));
-        answer::header(&mut answer, "etag", &tag);
-        if header(self.headers, "if-none-match") == Some(&tag) {
+        self.tagged_with(&openapi::tag(body), answer)
+    }
+
+    fn tagged_with(&self, tag: &str, mut answer: Answer) -> Answer {
+        answer::header(&mut answer, "etag", tag);
+        if header(self.headers, "if-none-match") == Some(tag) {
             *answer.status_mut() = ::http::StatusCode::NOT_MODIFIED;
             *answer.body_mut() = Body::from(Bytes::new());
         }

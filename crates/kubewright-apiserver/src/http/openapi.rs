@@ -77,6 +77,11 @@ pub(crate) fn fingerprint(text: &str) -> String {
     format!("{hash:016X}")
 }
 
+/// The entity tag of a body.
+pub(crate) fn tag(body: &[u8]) -> String {
+    format!("\"{}\"", fingerprint(&String::from_utf8_lossy(body)))
+}
+
 /// `/openapi/v3/…`: the document of one group and version.
 pub(crate) fn document(group: &str, version: &Version) -> Value {
     let mut schemas = Map::new();

@@ -11,13 +11,16 @@ pub(crate) mod types;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use serde_json::{Value, json};
 
 use self::custom::Custom;
-use crate::{crd, error::Subject, fields, kinds::Strategy, schema::SchemaRef, store::ResourceId};
+use crate::{
+    crd, error::Subject, fields, http::discovery::Document, kinds::Strategy, schema::SchemaRef,
+    store::ResourceId,
+};
 
 /// One served version of a resource.
 #[derive(Debug, Clone)]
@@ -157,18 +160,22 @@ pub(crate) struct Registry {
     groups: Vec<Group>,
     /// Every CustomResourceDefinition by name, served or not.
     customs: BTreeMap<Arc<str>, Arc<Custom>>,
+    /// The core group and the others as discovery shows them at once, made on first use.
+    pub(crate) documents: [OnceLock<Document>; 2],
 }
 
 impl Registry {
-    /// The catalogue alone.
-    pub(crate) fn built_in() -> Self {
-        Self::with_customs(BTreeMap::new())
+    /// The catalogue alone, the same for all servers of the process.
+    pub(crate) fn built_in() -> Arc<Self> {
+        static BUILT_IN: LazyLock<Arc<Registry>> =
+            LazyLock::new(|| Arc::new(Registry::with_customs(BTreeMap::new())));
+        BUILT_IN.clone()
     }
 
     /// The catalogue and what definitions define, in groups of their own after it.
     pub(crate) fn with_customs(customs: BTreeMap<Arc<str>, Arc<Custom>>) -> Self {
         let resources: Vec<Arc<Resource>> = customs.values().flat_map(Custom::resources).collect();
-        let mut registry = Self { groups: Vec::new(), customs };
+        let mut registry = Self { groups: Vec::new(), customs, documents: Default::default() };
         for resource in catalogue::built_in() {
             registry.add(resource.clone());
         }
