@@ -22,6 +22,9 @@ pub enum StartError {
     /// The nodes could not be registered.
     #[error("the nodes could not be registered: {0}")]
     Nodes(kube::Error),
+    /// Nodes were registered but can't be used.
+    #[error("not ready in time: {}", .0.join(", "))]
+    NotReady(Vec<String>),
     /// The default storage class could not be put in place.
     #[error("the default storage class could not be put in place: {0}")]
     Storage(kube::Error),
@@ -121,7 +124,7 @@ impl Builder {
         };
         let mut running = operator.start(client.clone(), options);
         running.working().await.map_err(StartError::Controllers)?;
-        nodes::ready(&client).await.map_err(StartError::Nodes)?;
+        nodes::ready(&client).await?;
         Ok(Cluster { server, running, clock, lost })
     }
 }

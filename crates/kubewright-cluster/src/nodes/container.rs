@@ -84,6 +84,7 @@ impl Look {
             image: container.image.clone().unwrap_or_default(),
             started: Some(false),
             state: Some(waiting(reason, None)),
+            last_state: Some(ContainerState::default()),
             ..ContainerStatus::default()
         };
         Self { status, until: None, is_over: false }
@@ -95,8 +96,8 @@ impl Look {
 
     /// It waits to run for the first time.
     pub(super) fn is_new(&self) -> bool {
-        self.status.last_state.is_none()
-            && self.status.state.as_ref().is_some_and(|state| state.waiting.is_some())
+        let has_ended = self.status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
+        !has_ended && self.status.state.as_ref().is_some_and(|state| state.waiting.is_some())
     }
 
     /// Nothing was done for it yet.
@@ -409,8 +410,8 @@ impl Progress {
             container_id: id,
             started: Some(false),
             restart_count: self.restarts,
-            last_state: last
-                .map(|ended| ContainerState { terminated: Some(ended), ..ContainerState::default() }),
+            // Always there, as the server has it: what is said again must not differ from what was said.
+            last_state: Some(ContainerState { terminated: last, ..ContainerState::default() }),
             state: Some(state),
             ..ContainerStatus::default()
         };

@@ -8,18 +8,17 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{
-    Api, ResourceExt as _,
+    Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
 };
-use kubewright::{Error, Key, Result, Seen, TaskContext, Watch, Watching, queue::Priority};
+use kubewright::{Error, Key, Result, TaskContext, queue::Priority};
 use serde_json::{Value, json};
 use tokio::{sync::RwLock, time::timeout};
 
 use super::{
     SETTLING,
-    sight::{
-        FOREGROUND, Meta, ORPHAN, Sight, Work, blocks, has_finalizer, is_held, key_of, lean, references,
-    },
+    objects::{self, Member, Objects},
+    sight::{FOREGROUND, ORPHAN, Sight, Work, blocks, has_finalizer, is_held, key_of, references},
 };
 use crate::discovery::{Catalogue, Served};
 
@@ -44,7 +43,7 @@ struct Kinds {
 /// A kind whose objects may own and be owned.
 struct Kind {
     served: Arc<Served>,
-    objects: Watching<Meta>,
+    objects: Box<dyn Objects>,
     /// The server no longer has it. It is watched for a moment longer, so that the end of its objects is seen.
     is_leaving: bool,
 }
@@ -53,7 +52,7 @@ struct Kind {
 struct Item<'k> {
     resource: &'k Arc<str>,
     kind: &'k Kind,
-    object: Seen<Meta>,
+    object: Member,
 }
 
 /// What became of an owner.
@@ -81,7 +80,7 @@ impl Collector {
             Work::Owner { api_version, kind, key } => {
                 let kinds = self.kinds.read().await;
                 let owner = kinds.named(api_version, kind, key);
-                if let Some(owner) = owner.filter(|owner| is_held(&owner.object.metadata, FOREGROUND)) {
+                if let Some(owner) = owner.filter(|owner| is_held(owner.object.metadata(), FOREGROUND)) {
                     self.look_at(&owner);
                 }
             }
@@ -96,7 +95,7 @@ impl Collector {
     }
 
     fn look_at(&self, item: &Item<'_>) {
-        let work = Work::Check(item.resource.clone(), key_of(&item.object.metadata));
+        let work = Work::Check(item.resource.clone(), key_of(item.object.metadata()));
         self.sight.queue().add(work, Priority::Normal);
     }
 
@@ -126,9 +125,7 @@ impl Collector {
         let mut new = Vec::new();
         for (resource, served) in resources {
             if kinds.watched.get(&resource).is_none_or(|kind| kind.served != served) {
-                let watch = Watch::<Meta>::of(served.kind.clone()).transform(lean);
-                let (sight, name) = (self.sight.clone(), resource.clone());
-                let objects = self.cx.watch(watch, move |change| sight.saw(&name, change));
+                let objects = objects::watch(&self.cx, &served.kind, &resource, &self.sight);
                 kinds.watched.insert(resource.clone(), Kind { served, objects, is_leaving: false });
                 new.push(resource);
             }
@@ -142,7 +139,7 @@ impl Collector {
     }
 
     async fn check(&self, kinds: &Kinds, item: &Item<'_>) -> Result<()> {
-        let meta = &item.object.metadata;
+        let meta = item.object.metadata();
         if is_held(meta, ORPHAN) {
             return self.orphan_dependents(kinds, item).await;
         }
@@ -160,7 +157,7 @@ impl Collector {
     async fn orphan_dependents(&self, kinds: &Kinds, item: &Item<'_>) -> Result<()> {
         let dependents = kinds.dependents(item.uid());
         let freed = dependents.iter().map(|dependent| {
-            let meta = &dependent.object.metadata;
+            let meta = dependent.object.metadata();
             let others: Vec<_> = references(meta).filter(|owner| owner.uid != item.uid()).collect();
             self.patch(dependent, meta, json!({"ownerReferences": others}))
         });
@@ -172,23 +169,23 @@ impl Collector {
     async fn delete_dependents(&self, kinds: &Kinds, item: &Item<'_>) -> Result<()> {
         let dependents = kinds.dependents(item.uid());
         let keeps = |dependent: &Item<'_>| {
-            references(&dependent.object.metadata).any(|owner| owner.uid == item.uid() && blocks(owner))
+            references(dependent.object.metadata()).any(|owner| owner.uid == item.uid() && blocks(owner))
         };
         if !dependents.iter().any(keeps) {
             return self.remove_finalizer(item, FOREGROUND).await;
         }
-        let staying = |dependent: &&Item<'_>| dependent.object.metadata.deletion_timestamp.is_none();
+        let staying = |dependent: &&Item<'_>| dependent.object.metadata().deletion_timestamp.is_none();
         dependents.iter().filter(staying).for_each(|dependent| self.look_at(dependent));
         Ok(())
     }
 
     /// Deletes an object whose owners are all gone, or going; takes those out of its references if others stay.
     async fn judge(&self, kinds: &Kinds, item: &Item<'_>) -> Result<()> {
-        let Some(latest) = item.api(self).get_metadata_opt(&item.object.name_any()).await? else {
+        let Some(latest) = item.api(self).get_metadata_opt(item.name()).await? else {
             return Ok(());
         };
         let meta = &latest.metadata;
-        if meta.uid != item.object.metadata.uid || meta.owner_references.as_ref().is_none_or(Vec::is_empty) {
+        if meta.uid != item.object.metadata().uid || meta.owner_references.as_ref().is_none_or(Vec::is_empty) {
             return Ok(());
         }
         let (mut solid, mut waits) = (Vec::new(), false);
@@ -218,7 +215,7 @@ impl Collector {
             return self.delete(item, meta.resource_version.clone(), policy).await;
         }
         // Those who own each other in a circle would wait for each other for ever.
-        let is_circle = dependents.iter().any(|dependent| is_held(&dependent.object.metadata, FOREGROUND));
+        let is_circle = dependents.iter().any(|dependent| is_held(dependent.object.metadata(), FOREGROUND));
         let mut revision = meta.resource_version.clone();
         if is_circle && references(meta).any(blocks) {
             let unblocked: Vec<_> = references(meta)
@@ -241,7 +238,7 @@ impl Collector {
         let Some(served) = kinds.catalogue.find(api_version, kind) else {
             return Err(Error::new(format!("the server has no {kind} of {api_version}")));
         };
-        let namespace = item.object.metadata.namespace.as_deref();
+        let namespace = item.object.metadata().namespace.as_deref();
         let is_invalid = served.kind.is_namespaced && namespace.is_none();
         if !is_invalid {
             let owner = served.api(&self.cx.client, namespace).get_metadata_opt(name).await?;
@@ -256,7 +253,7 @@ impl Collector {
     }
 
     async fn remove_finalizer(&self, item: &Item<'_>, finalizer: &str) -> Result<()> {
-        let meta = &item.object.metadata;
+        let meta = item.object.metadata();
         let others: Vec<_> = meta.finalizers.iter().flatten().filter(|one| *one != finalizer).collect();
         self.patch(item, meta, json!({"finalizers": others})).await.map(|_| ())
     }
@@ -272,7 +269,7 @@ impl Collector {
         change["resourceVersion"] = json!(seen.resource_version);
         let change = Patch::Merge(json!({"metadata": change}));
         let patched =
-            item.api(self).patch_metadata(&item.object.name_any(), &PatchParams::default(), &change).await;
+            item.api(self).patch_metadata(item.name(), &PatchParams::default(), &change).await;
         match patched {
             Ok(patched) => Ok(Some(patched.metadata)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -290,12 +287,12 @@ impl Collector {
         let parameters = DeleteParams {
             propagation_policy: Some(policy),
             preconditions: Some(Preconditions {
-                uid: item.object.metadata.uid.clone(),
+                uid: item.object.metadata().uid.clone(),
                 resource_version: revision,
             }),
             ..DeleteParams::default()
         };
-        match item.api(self).delete(&item.object.name_any(), &parameters).await {
+        match item.api(self).delete(item.name(), &parameters).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             outcome => Ok(outcome.map(|_| ())?),
         }
@@ -303,7 +300,7 @@ impl Collector {
 
     /// Says that an object names an owner of another namespace.
     async fn tell_of_namespace(&self, item: &Item<'_>, owner: &OwnerReference) {
-        let (meta, kind) = (&item.object.metadata, &item.kind.served.kind);
+        let (meta, kind) = (item.object.metadata(), &item.kind.served.kind);
         let namespace = meta.namespace.clone().unwrap_or_default();
         let note = format!(
             "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace {namespace:?}",
@@ -312,7 +309,7 @@ impl Collector {
         let place = meta.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}-", item.object.name_any())),
+                generate_name: Some(format!("{}-", item.name())),
                 ..ObjectMeta::default()
             },
             event_time: Some(self.cx.clock.micro_time()),
@@ -341,11 +338,15 @@ impl Collector {
 
 impl Item<'_> {
     fn uid(&self) -> &str {
-        self.object.metadata.uid.as_deref().unwrap_or_default()
+        self.object.metadata().uid.as_deref().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.object.metadata().name.as_deref().unwrap_or_default()
     }
 
     fn api(&self, collector: &Collector) -> Api<DynamicObject> {
-        self.kind.served.api(&collector.cx.client, self.object.metadata.namespace.as_deref())
+        self.kind.served.api(&collector.cx.client, self.object.metadata().namespace.as_deref())
     }
 }
 
@@ -377,13 +378,13 @@ impl Kinds {
     fn is_solid(&self, dependent: &ObjectMeta, reference: &OwnerReference) -> bool {
         let key = Key::new(dependent.namespace.as_deref().unwrap_or_default(), &reference.name);
         self.named(&reference.api_version, &reference.kind, &key)
-            .is_some_and(|owner| owner.uid() == reference.uid && !is_held(&owner.object.metadata, FOREGROUND))
+            .is_some_and(|owner| owner.uid() == reference.uid && !is_held(owner.object.metadata(), FOREGROUND))
     }
 
     /// Whether the object with this UID is in another namespace than it was looked for in.
     fn is_elsewhere(&self, served: &Served, uid: &str) -> bool {
         let kind = self.watched.get(&*served.kind.to_string()).filter(|_| served.kind.is_namespaced);
-        let all = kind.map(|kind| kind.objects.list(None)).unwrap_or_default();
-        all.iter().any(|object| object.metadata.uid.as_deref() == Some(uid))
+        let all = kind.map(|kind| kind.objects.all()).unwrap_or_default();
+        all.iter().any(|object| object.metadata().uid.as_deref() == Some(uid))
     }
 }

@@ -5,6 +5,7 @@
 //! enough to see that nothing is to be done; before anything is deleted, the server is asked.
 
 mod collector;
+mod objects;
 mod sight;
 
 use std::{sync::Arc, time::Duration};

@@ -6,9 +6,8 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::core::{DynamicObject, PartialObjectMeta};
 use kubewright::{
-    Change, Key,
+    Change, Key, Object,
     queue::{Priority, Queue},
 };
 use parking_lot::Mutex;
@@ -23,9 +22,6 @@ pub(super) const ORPHAN: &str = "orphan";
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// How many of those who have gone are remembered.
 const REMEMBERED: usize = 500;
-
-/// All that is known of an object.
-pub(super) type Meta = PartialObjectMeta<DynamicObject>;
 
 /// Something to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -68,9 +64,8 @@ impl Sight {
     }
 
     /// Takes note of a change.
-    pub(super) fn saw(&self, resource: &Arc<str>, change: &Change<Meta>) {
-        let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        let (old, new) = (old.map(|old| &old.metadata), new.map(|new| &new.metadata));
+    pub(super) fn saw<K: Object>(&self, resource: &Arc<str>, change: &Change<K>) {
+        let (old, new) = (change.old.as_deref().map(K::meta), change.new.as_deref().map(K::meta));
         let is_same = old.map(|old| &old.uid) == new.map(|new| &new.uid);
         if let Some(old) = old.filter(|_| !is_same) {
             self.bury(old.uid.clone().unwrap_or_default());
@@ -145,20 +140,4 @@ pub(super) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
 
 pub(super) fn key_of(meta: &ObjectMeta) -> Key {
     Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
-}
-
-/// Leaves of an object what the collector reads.
-pub(super) fn lean(object: &mut Meta) {
-    let meta = std::mem::take(&mut object.metadata);
-    object.types = None;
-    object.metadata = ObjectMeta {
-        name: meta.name,
-        namespace: meta.namespace,
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        owner_references: meta.owner_references,
-        finalizers: meta.finalizers,
-        deletion_timestamp: meta.deletion_timestamp,
-        ..ObjectMeta::default()
-    };
 }
