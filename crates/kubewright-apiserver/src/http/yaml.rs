@@ -80,12 +80,14 @@ fn inline(out: &mut String, value: &Value) {
 
 /// A string as it is where no reader of YAML, old or new, could take it for something else; quoted otherwise.
 fn string(out: &mut String, text: &str) {
-    let starts_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=@ ".contains(c);
+    let starts_well =
+        text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/') || text == ".";
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=@: ".contains(c);
+    let is_like_a_key = text.contains(": ") || text.ends_with(':');
     let word = text.to_ascii_lowercase();
     let reserved =
         ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"].contains(&word.as_str());
-    if starts_well && text.chars().all(plain) && !text.ends_with(' ') && !reserved {
+    if starts_well && text.chars().all(plain) && !is_like_a_key && !text.ends_with(' ') && !reserved {
         out.push_str(text);
     } else {
         out.push_str(&Value::from(text).to_string());
@@ -103,6 +105,7 @@ mod tests {
         let document = json!({
             "a": {"b": [], "c": {}, "list": [1, {"x": "y", "z": [true, null]}, [2, [3]], "no", "1e3", " lead", "multi\nline"]},
             "apiVersion": "v1", "empty": "", "key: odd": "v # not a comment", "on": "0777", "n": -1.5,
+            "f:key": {".": {}, ".5": "host:port", "end:": "10:20", ".inf": "at:", "a:b: c": "."},
         });
         let text = print(&document);
         let read = crate::decode::yaml::parse(text.as_bytes()).unwrap_or_else(|why| panic!("{why}:\n{text}"));

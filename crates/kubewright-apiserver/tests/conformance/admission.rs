@@ -411,7 +411,8 @@ fn a_policy_whose_parameters_do_not_exist_denies_all_it_matches() {
 fn policies_are_exempt_from_policies() {
     on_a_server(async |t| {
         let spec = json!({"validations": [{"expression": "false"}], "matchConstraints": {"resourceRules": [
-            {"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}]}});
+            {"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["v1"], "operations": ["*"],
+                "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]}]}});
         let name = format!("{}-p", t.unique);
         let body = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec});
         t.post(&format!("{REGISTRATION}/validatingadmissionpolicies"), body).await.code(201);

@@ -477,7 +477,7 @@ fn what_managers_own_is_json_for_whoever_sees_or_changes_it() {
             assert_eq!(reply.code(200).owned_by("me/Update"), owned);
         }
         let yaml = t.get_as(&path, "application/yaml").await.code(200);
-        assert!(yaml.body().contains("\n        \"f:n\": {}\n"), "{}", yaml.body());
+        assert!(yaml.body().contains("\n      f:data:\n        .: {}\n        f:n: {}\n"), "{}", yaml.body());
         let refused = t.merge(&path, json!({"data": 1})).await.refused(422, "Invalid");
         refused.saying(r#"\"fieldsV1\":{\"f:data\":{"#);
 

@@ -68,6 +68,10 @@ async fn of_two_replicas_one_works_and_the_other_follows_soon_after_it_is_stoppe
     assert_eq!((one.phase(), other.phase()), (Phase::Working, Phase::Waiting));
     one.stop().await.unwrap();
     let stopped = start.elapsed().as_secs();
+    eventually("the other one takes over", async || {
+        log.0.lock().iter().any(|entry| entry.starts_with("other"))
+    })
+    .await;
     world.rest().await;
     let entries = log.take();
     assert_eq!(writers(entries.as_slice()).last(), Some(&"other"));

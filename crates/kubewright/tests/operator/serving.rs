@@ -230,7 +230,7 @@ async fn bind(world: &World, account: &str, role: &str) {
 
 #[tokio::test]
 async fn secure_metrics_are_for_those_who_may_read_them() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let namespaces = vec![world.namespace.clone()];
     install(&world.client, &ManifestOptions { namespaces, secure_metrics: true, ..Default::default() }).await;
     let (reader, stranger) = (token(&world, "reader").await, token(&world, "stranger").await);
@@ -255,7 +255,7 @@ async fn secure_metrics_are_for_those_who_may_read_them() {
 
 #[tokio::test]
 async fn without_an_answer_of_the_api_server_nobody_reads_and_with_one_it_is_not_asked_again() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let token = token(&world, "reader").await;
     bind(&world, "reader", "cluster-admin").await;
     let is_cut = Arc::new(AtomicBool::new(true));
@@ -297,7 +297,7 @@ fn write(directory: &Path, file: &str, seconds: u64, text: &str) {
 
 #[tokio::test]
 async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let directory = tempfile::tempdir().unwrap();
     let first = renew(directory.path(), 1);
     let certificate = Certificate::Directory(directory.path().to_owned());
@@ -317,7 +317,7 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
 
 #[tokio::test]
 async fn a_certificate_that_is_not_there_is_named() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     let directory = tempfile::tempdir().unwrap();
     let certificate = Certificate::Directory(directory.path().to_owned());
     let mut running = operator().start(world.recorded(), secure(&world, certificate));
@@ -341,7 +341,7 @@ async fn requests_are_counted_by_the_host_they_go_to() {
 
 #[tokio::test]
 async fn people_and_programs_can_see_what_is_slow_and_what_fails() {
-    let world = World::new().await;
+    let world = World::in_real_time().await;
     world.create(&site("shop")).await;
     let controller = Controller::of::<Site>().run(doing(|_, _| {
         async { Err(Error::terminal("no such page: <script>alert(\"&\")</script>")) }.boxed()

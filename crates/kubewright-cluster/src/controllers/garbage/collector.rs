@@ -185,7 +185,8 @@ impl Collector {
             return Ok(());
         };
         let meta = &latest.metadata;
-        if meta.uid != item.object.metadata().uid || meta.owner_references.as_ref().is_none_or(Vec::is_empty) {
+        if meta.uid != item.object.metadata().uid || meta.owner_references.as_ref().is_none_or(Vec::is_empty)
+        {
             return Ok(());
         }
         let (mut solid, mut waits) = (Vec::new(), false);
@@ -268,8 +269,7 @@ impl Collector {
         change["uid"] = json!(seen.uid);
         change["resourceVersion"] = json!(seen.resource_version);
         let change = Patch::Merge(json!({"metadata": change}));
-        let patched =
-            item.api(self).patch_metadata(item.name(), &PatchParams::default(), &change).await;
+        let patched = item.api(self).patch_metadata(item.name(), &PatchParams::default(), &change).await;
         match patched {
             Ok(patched) => Ok(Some(patched.metadata)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -377,8 +377,9 @@ impl Kinds {
     /// Whether an owner is known to be there, and to stay. Memory may be behind, but never for long.
     fn is_solid(&self, dependent: &ObjectMeta, reference: &OwnerReference) -> bool {
         let key = Key::new(dependent.namespace.as_deref().unwrap_or_default(), &reference.name);
-        self.named(&reference.api_version, &reference.kind, &key)
-            .is_some_and(|owner| owner.uid() == reference.uid && !is_held(owner.object.metadata(), FOREGROUND))
+        self.named(&reference.api_version, &reference.kind, &key).is_some_and(|owner| {
+            owner.uid() == reference.uid && !is_held(owner.object.metadata(), FOREGROUND)
+        })
     }
 
     /// Whether the object with this UID is in another namespace than it was looked for in.
