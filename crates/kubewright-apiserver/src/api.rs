@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
     admission::client::{Clients, ServiceResolver},
-    auth::{CredentialError, UserInfo, user},
+    auth::{CredentialError, UserInfo, certificates::KeyedCertificate, user},
     clock::Clock,
     credentials::Credentials,
     entropy::Entropy,
@@ -242,9 +242,10 @@ impl ApiServer {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let tls = self.server.tls(address).map_err(io::Error::other)?;
+        let admin = self.server.credentials.admin(self.server.clock.now()).map_err(io::Error::other)?;
         self.server.set_address(address.to_string());
         let task = tokio::spawn(listener::serve(self.server.clone(), listener, tls));
-        Ok(Listening { server: self.server.clone(), address, task })
+        Ok(Listening { server: self.server.clone(), address, admin, task })
     }
 }
 
@@ -252,6 +253,7 @@ impl ApiServer {
 pub struct Listening {
     server: Arc<Server>,
     address: SocketAddr,
+    admin: KeyedCertificate,
     task: JoinHandle<()>,
 }
 
@@ -270,17 +272,17 @@ impl Listening {
     /// A kubeconfig with which kubectl and every client reach it as administrator.
     pub fn kubeconfig(&self) -> String {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
-        let credentials = &self.server.credentials;
+        let authority = self.server.credentials.authority.certificate_pem();
         let document = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "kubewright", "preferences": {},
             "clusters": [{"name": "kubewright", "cluster": {
                 "server": format!("https://{}", self.address),
-                "certificate-authority-data": STANDARD.encode(credentials.authority.certificate_pem()),
+                "certificate-authority-data": STANDARD.encode(authority),
             }}],
             "contexts": [{"name": "kubewright", "context": {"cluster": "kubewright", "user": "kubewright-admin"}}],
             "users": [{"name": "kubewright-admin", "user": {
-                "client-certificate-data": STANDARD.encode(&credentials.admin.certificate),
-                "client-key-data": STANDARD.encode(&credentials.admin.key),
+                "client-certificate-data": STANDARD.encode(&self.admin.certificate),
+                "client-key-data": STANDARD.encode(&self.admin.key),
             }}],
         });
         crate::http::yaml::print(&document)

@@ -98,6 +98,8 @@ impl Server {
         self.ensure("servicecidrs", cidr).await?;
         self.ensure_status("networking.k8s.io", "servicecidrs", "kubernetes", ready).await?;
         self.ensure("services", kubernetes_service()).await?;
+        self.ensure("endpoints", kubernetes_endpoints()).await?;
+        self.ensure("endpointslices", kubernetes_slice()).await?;
         Ok(())
     }
 
@@ -219,5 +221,35 @@ fn kubernetes_service() -> Value {
             "internalTrafficPolicy": "Cluster",
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
+    })
+}
+
+/// Where that service leads. Nobody is there: the server has no address in the network of pods.
+const CONTROL_PLANE: &str = "172.18.0.1";
+
+fn kubernetes_endpoints() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{
+            "addresses": [{"ip": CONTROL_PLANE}],
+            "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
+        }],
+    })
+}
+
+fn kubernetes_slice() -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [CONTROL_PLANE], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
     })
 }

@@ -1,5 +1,5 @@
-//! The server's own keys: the authority, the administrator's certificate and token, the key that signs
-//! service-account tokens. Made at start, or kept in the data directory so that kubeconfigs stay good.
+//! The server's own keys: the authority, the administrator's token, the key that signs service-account tokens.
+//! Made at start, or kept in the data directory so that kubeconfigs stay good.
 
 use std::{
     fs,
@@ -26,7 +26,6 @@ pub(crate) const ADMIN: &str = "kubernetes-admin";
 /// Everything by which the server proves itself and knows others.
 pub(crate) struct Credentials {
     pub(crate) authority: CertificateAuthority,
-    pub(crate) admin: KeyedCertificate,
     pub(crate) token: String,
     pub(crate) authenticator: Arc<Authenticator>,
 }
@@ -59,10 +58,13 @@ impl Credentials {
             (None, None) => random_token().map_err(|source| keep.bad("token", source))?,
         };
         keep.write("token", &token)?;
-        let groups = [MASTERS.to_owned()];
-        let admin = authority.client(ADMIN, &groups, now).map_err(|source| keep.bad("admin", source))?;
         let authenticator = Authenticator::new(tokens).with_token(&token, UserInfo::new(ADMIN, [MASTERS]));
-        Ok(Self { authority, admin, token, authenticator: Arc::new(authenticator) })
+        Ok(Self { authority, token, authenticator: Arc::new(authenticator) })
+    }
+
+    /// A certificate for the administrator.
+    pub(crate) fn admin(&self, now: Timestamp) -> Result<KeyedCertificate, CredentialError> {
+        self.authority.client(ADMIN, &[MASTERS.to_owned()], now)
     }
 }
 

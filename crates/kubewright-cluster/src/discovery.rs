@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use http::{Request, header::ACCEPT};
 use kube::{
-    Api, Client, Discovery,
+    Api, Client,
     api::{ApiResource, DynamicObject},
-    discovery::{ApiCapabilities, Scope},
+    core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2,
 };
 use kubewright::KindName;
+use serde::Deserialize;
 
 /// A resource that the server has, at the version it prefers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +45,56 @@ pub(crate) struct Catalogue {
     kinds: BTreeMap<(String, String), Arc<Served>>,
 }
 
+/// What is read of the answer, which has much more.
+#[derive(Deserialize)]
+struct Groups {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    metadata: GroupName,
+    /// The preferred one first.
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct GroupName {
+    /// The core group has none.
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    response_kind: ResponseKind,
+    scope: String,
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
 impl Catalogue {
     /// Asks the server.
     pub(crate) async fn read(client: &Client) -> kube::Result<Self> {
-        let discovery = Discovery::new(client.clone()).run_aggregated().await?;
         let mut catalogue = Self::default();
-        for group in discovery.groups() {
-            let preferred = group.preferred_version_or_latest();
-            let others = group.versions().filter(|version| *version != preferred);
-            for version in std::iter::once(preferred).chain(others) {
-                for (resource, capabilities) in group.versioned_resources(version) {
-                    catalogue.add(resource, capabilities);
+        for path in ["/api", "/apis"] {
+            let request = Request::get(path).header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2).body(Vec::new());
+            let groups: Groups = client.request(request.map_err(kube::Error::HttpError)?).await?;
+            for Group { metadata, versions } in groups.items {
+                for Version { version, resources } in versions {
+                    resources.into_iter().for_each(|one| catalogue.add(&metadata.name, &version, one));
                 }
             }
         }
@@ -61,19 +102,18 @@ impl Catalogue {
     }
 
     /// The version that comes first is the one to use.
-    fn add(&mut self, resource: ApiResource, capabilities: ApiCapabilities) {
-        let name = (resource.group.clone(), resource.plural.clone());
-        let carried = (resource.api_version, resource.kind.clone());
-        let served = self.resources.entry(name).or_insert_with(|| {
-            let kind = KindName {
-                group: resource.group,
-                version: resource.version,
-                kind: resource.kind,
-                plural: resource.plural,
-                is_namespaced: capabilities.scope == Scope::Namespaced,
-            };
-            Arc::new(Served { kind, verbs: capabilities.operations })
-        });
+    fn add(&mut self, group: &str, version: &str, resource: Resource) {
+        let kind = KindName {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: resource.response_kind.kind,
+            plural: resource.resource,
+            is_namespaced: resource.scope == "Namespaced",
+        };
+        let name = (kind.group.clone(), kind.plural.clone());
+        let carried = (kind.api_version(), kind.kind.clone());
+        let served = Arc::new(Served { kind, verbs: resource.verbs });
+        let served = self.resources.entry(name).or_insert(served);
         self.kinds.entry(carried).or_insert_with(|| served.clone());
     }
 

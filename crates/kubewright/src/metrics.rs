@@ -128,7 +128,7 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// The metrics of one controller, all of them at zero.
+    /// The metrics of one controller, all of them at zero. What its queue counts is there as soon as it is read.
     pub(crate) fn controller(&self, name: &str) -> ControllerMetrics {
         let inner = &self.0;
         let label = ByController { controller: name.to_owned() };
@@ -141,11 +141,6 @@ impl Metrics {
         }
         let _ = inner.time.get_or_create(&label);
         let _ = inner.active.get_or_create(&label);
-        let _ = inner.depth.get_or_create(&queue);
-        let _ = inner.adds.get_or_create(&queue);
-        let _ = inner.retries.get_or_create(&queue);
-        let _ = inner.unfinished.get_or_create(&queue);
-        let _ = inner.longest.get_or_create(&queue);
         let _ = inner.waited.get_or_create(&queue);
         let _ = inner.worked.get_or_create(&queue);
         ControllerMetrics { metrics: self.clone(), label, queue }

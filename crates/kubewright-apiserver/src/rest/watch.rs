@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -266,27 +267,23 @@ impl Stream {
     /// The line of an object of which nothing but stored bytes is shown.
     fn line_as_stored(&self, kind: &str, object: &Stored) -> Option<Bytes> {
         let Scope { resource, accepted, .. } = &*self.scope;
-        let mut line = head(kind);
         match accepted.shape {
-            Shape::Whole => line.extend_from_slice(&resource.whole(object, b"}\n")?),
+            Shape::Whole => Some([head(kind).as_slice(), &resource.whole(object, b"}\n")?].concat().into()),
             Shape::Metadata | Shape::MetadataList => {
                 let stored = resource.item(object)?;
                 let partial = PartialObjectMetadata::read(&stored, accepted.version).ok()?;
-                answer::write_json(&mut line, &partial);
-                line.extend_from_slice(b"}\n");
+                Some(partial_line(kind, &partial))
             }
-            Shape::Table | Shape::Discovery => return None,
+            Shape::Table | Shape::Discovery => None,
         }
-        Some(line.into())
     }
 
     fn value_line(&mut self, kind: &str, object: Value) -> Bytes {
         let document = match self.scope.accepted.shape {
             Shape::Whole | Shape::Discovery => object,
-            Shape::Metadata | Shape::MetadataList => match self.scope.partial(&object) {
-                Ok(partial) => partial,
-                Err(error) => return error_line(&error),
-            },
+            Shape::Metadata | Shape::MetadataList => {
+                return partial_line(kind, &PartialObjectMetadata::new(&object, self.scope.accepted.version));
+            }
             Shape::Table => {
                 let resource_version = access::get_str(&object, &["metadata", "resourceVersion"]).to_owned();
                 let metadata = ListMeta { resource_version, ..ListMeta::default() };
@@ -321,6 +318,13 @@ impl Stream {
 /// How the line of an event begins.
 fn head(kind: &str) -> Vec<u8> {
     format!("{{\"type\":\"{kind}\",\"object\":").into_bytes()
+}
+
+fn partial_line<M: Serialize>(kind: &str, partial: &PartialObjectMetadata<M>) -> Bytes {
+    let mut out = head(kind);
+    answer::write_json(&mut out, partial);
+    out.extend_from_slice(b"}\n");
+    out.into()
 }
 
 fn write_line(kind: &str, object: &Value) -> Bytes {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     ResourceExt as _,
     core::{ObjectMeta, PartialObjectMeta},
@@ -54,8 +54,8 @@ fn left(seen: Timestamp, now: Timestamp) -> Option<Duration> {
 }
 
 fn last_seen(event: &Event) -> Option<Timestamp> {
-    let series = event.series.as_ref().map(|series| series.last_observed_time.0);
-    let last = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
+    let series = event.series.as_ref().and_then(|series| Some(series.last_observed_time.as_ref()?.0));
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
     series.max(last)
 }
 

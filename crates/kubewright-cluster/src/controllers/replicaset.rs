@@ -42,7 +42,9 @@ impl Reconciler<ReplicaSet> for ReplicaSets {
             None => delete(cx, &active, active.len() - wanted).await,
         };
         let (status, next) = status(set, &active, terminating, managed.as_ref().err(), cx);
-        cx.apply_status(status).await?;
+        if set.status.as_ref() != Some(&status) {
+            cx.apply_status(status).await?;
+        }
         managed?;
         Ok(next)
     }

@@ -24,6 +24,7 @@ mod namespaces;
 mod nodes;
 mod pods;
 mod replicaset;
+mod requests;
 mod resource_quota;
 mod scheduling;
 mod server;

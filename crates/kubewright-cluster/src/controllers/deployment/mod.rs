@@ -65,7 +65,9 @@ impl Reconciler<Deployment> for Deployments {
             _ => Next::on_change(),
         };
         let may_forget = spec.paused.unwrap_or(false) || progress::is_complete(&rollout.limits, &status);
-        cx.apply_status(status).await?;
+        if deployment.status.as_ref() != Some(&status) {
+            cx.apply_status(status).await?;
+        }
         outcome?;
         if may_forget && deployment.metadata.deletion_timestamp.is_none() {
             for set in history::superfluous(&rollout.old, spec.revision_history_limit) {

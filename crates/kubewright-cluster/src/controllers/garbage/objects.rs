@@ -1,6 +1,6 @@
 //! What the collector knows of the objects of one kind: their metadata, in whatever form they are watched.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::{
@@ -65,19 +65,14 @@ impl<K: Object> Objects for Watching<K> {
     }
 }
 
-/// Watches the objects of a kind, and tells `sight` of every change. Those that a controller watches as a whole are
-/// not watched a second time.
-pub(super) fn watch(
-    cx: &TaskContext,
-    kind: &KindName,
-    resource: &Arc<str>,
-    sight: &Arc<Sight>,
-) -> Box<dyn Objects> {
-    type Watcher = fn(&TaskContext, Arc<str>, Arc<Sight>) -> Box<dyn Objects>;
+type Watcher = fn(&TaskContext, Arc<str>, Arc<Sight>) -> Box<dyn Objects>;
+
+/// The kinds that controllers watch as a whole: their watches are shared.
+static WHOLE: LazyLock<[(KindName, Watcher); 18]> = LazyLock::new(|| {
     fn whole<K: Kind>() -> (KindName, Watcher) {
         (KindName::of::<K>(), |cx, resource, sight| watch_as(cx, Watch::<K>::new(), resource, sight))
     }
-    let watched = [
+    [
         whole::<ControllerRevision>(),
         whole::<CronJob>(),
         whole::<DaemonSet>(),
@@ -96,9 +91,18 @@ pub(super) fn watch(
         whole::<Service>(),
         whole::<StatefulSet>(),
         whole::<StorageClass>(),
-    ];
+    ]
+});
+
+/// Watches the objects of a kind, and tells `sight` of every change.
+pub(super) fn watch(
+    cx: &TaskContext,
+    kind: &KindName,
+    resource: &Arc<str>,
+    sight: &Arc<Sight>,
+) -> Box<dyn Objects> {
     let (resource, sight) = (resource.clone(), sight.clone());
-    match watched.iter().find(|(name, _)| name == kind) {
+    match WHOLE.iter().find(|(name, _)| name == kind) {
         Some((_, watcher)) => watcher(cx, resource, sight),
         None => watch_as(cx, Watch::<Meta>::of(kind.clone()).transform(lean), resource, sight),
     }
