@@ -15,7 +15,7 @@ use futures_util::TryStreamExt as _;
 use http::{Method, Request, Response};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
-    core::v1::{ConfigMap, Node},
+    core::v1::{ConfigMap, Namespace, Node},
     rbac::v1::{ClusterRole, Role, RoleBinding},
 };
 use kube::{
@@ -264,6 +264,21 @@ async fn two_servers_in_one_process_do_not_see_each_other() {
     maps(one.client()).create(&PostParams::default(), &config_map("a")).await.unwrap();
     assert!(maps(two.client()).get_opt("a").await.unwrap().is_none());
     assert_ne!(one.token(), two.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_cluster_begins_with_uids_and_times_of_its_own() {
+    let first = async |seed, origin: &str| {
+        let server =
+            ApiServer::builder().seed(seed).starting_at(origin.parse().unwrap()).start().await.unwrap();
+        let namespaces: Api<Namespace> = Api::all(server.client());
+        namespaces.get("kube-system").await.unwrap()
+    };
+    let (one, other) = (first(1, "2026-01-01T00:00:00Z").await, first(2, "2027-01-01T00:00:00Z").await);
+    assert_ne!(one.uid(), other.uid());
+    assert_eq!(one.creation_timestamp().unwrap().0.to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!(other.creation_timestamp().unwrap().0.to_string(), "2027-01-01T00:00:00Z");
+    assert_eq!(first(1, "2026-01-01T00:00:00Z").await, one);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A whole Kubernetes cluster inside the process: the API server, the controllers that every cluster has, a
 //! scheduler and nodes.
 //!
-//! - [`Cluster`]: all of it, started in tens of milliseconds, in memory or in a directory
+//! - [`Cluster`]: all of it, started in a few milliseconds, in memory or in a directory
 //! - [`TestCluster`]: one for a test, with time that takes no time
 //! - `controllers`: the built-in controllers, one file each, written with the SDK as any operator is
 //! - `scheduler`: finds a node for each pod

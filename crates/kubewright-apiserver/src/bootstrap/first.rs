@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
     admission::client::Clients,
-    api::StartError,
     auth::rbac::Rules,
     clock::Clock,
     credentials::Credentials,
@@ -54,16 +52,11 @@ impl First {
 
     async fn work_out() -> Result<Self, ApiError> {
         let clock = Clock::system();
-        let credentials = Credentials::open(None, None, clock.now());
-        let server = Arc::new(Server::new(
-            Store::in_memory(Options::default()),
-            clock,
-            Entropy::seeded(0),
-            credentials.map_err(|why: StartError| ApiError::internal(why))?,
-            None,
-            Vec::new(),
-            Clients::new(None),
-        ));
+        let credentials = Credentials::open(None, None, clock.now()).map_err(ApiError::internal)?;
+        let store = Store::in_memory(Options::default());
+        let entropy = Entropy::seeded(0);
+        let server = Server::new(store, clock, entropy, credentials, None, Vec::new(), Clients::new(None));
+        let server = Arc::new(server);
         server.complete().await?;
         let snapshot = server.store.snapshot();
         let mut stored: Vec<(&ResourceId, Arc<Stored>)> = Vec::new();
@@ -96,7 +89,7 @@ impl Template {
             [(["metadata", "managedFields"], "time"), (["status", "conditions"], "lastTransitionTime")]
         {
             for item in access::items_mut(&mut object, &list) {
-                access::set(item, &[field], Value::from(TIME.to_string()));
+                access::set(item, &[field], TIME.to_string());
             }
         }
         let mut bytes = Vec::new();
@@ -143,6 +136,8 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use serde_json::Value;
 
     use super::*;
 

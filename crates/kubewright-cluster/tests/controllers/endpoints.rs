@@ -315,3 +315,18 @@ async fn endpoints_that_people_write_are_told_in_slices_too() {
     cluster.quiet().await;
     assert_eq!(slices(&cluster).await, []);
 }
+
+#[tokio::test]
+async fn the_service_of_the_server_itself_leads_somewhere_and_is_not_mirrored() {
+    if server::is_left_out("another server has other addresses") {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    cluster.quiet().await;
+    let endpoints = serde_json::to_value(cluster.get::<Endpoints>("kubernetes").await).unwrap();
+    let slices = serde_json::to_value(cluster.list::<EndpointSlice>().await).unwrap();
+    assert_eq!(slices.as_array().unwrap().len(), 1, "{slices}");
+    assert_eq!(slices[0]["metadata"]["labels"], json!({"kubernetes.io/service-name": "kubernetes"}));
+    assert_eq!(endpoints["subsets"][0]["addresses"][0]["ip"], slices[0]["endpoints"][0]["addresses"][0]);
+    assert_eq!(endpoints["subsets"][0]["ports"], slices[0]["ports"]);
+}
