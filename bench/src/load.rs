@@ -318,8 +318,7 @@ pub(crate) async fn fill_with(endpoint: &Endpoint, count: usize, size: usize) ->
     Ok(listed as f64 / f64::from(1 << 20))
 }
 
-/// A ConfigMap of half a KiB, with content that differs by `number`.
-/// Cheap to make: the client shall not slow the servers down.
+/// A ConfigMap of half a KiB, with content that differs by `number`. Cheap to make: the client shall not slow the servers down.
 pub(crate) fn config_map(name: &str, number: usize) -> Bytes {
     let mut body = Vec::with_capacity(BODY_SIZE);
     let number = number.to_string();
