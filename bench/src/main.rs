@@ -27,6 +27,10 @@ use clap::{Parser, ValueEnum};
 
 use self::{client::Protocol, load::Load, measure::Measure, peer::Peer, report::Report};
 
+/// As the `kubewright` command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Measure the embedded API server side by side with kube-apiserver

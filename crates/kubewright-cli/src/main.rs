@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Build, run and test Kubernetes operators in Rust.
 #[derive(Parser)]
 #[command(name = "kubewright", version, about, arg_required_else_help = true)]

@@ -212,7 +212,7 @@ impl<K: Object> Feed<K> {
             }
             WatchEvent::Deleted(text) => {
                 let Some(outline) = self.outline(&text) else { return Ok(()) };
-                if let Some(told) = self.read(&outline) {
+                if let Some(told) = self.read(&outline, &outline.text()) {
                     self.store.vanish(&told.object);
                 }
                 outline.place().to_owned()
@@ -236,10 +236,12 @@ impl<K: Object> Feed<K> {
     }
 
     fn observe(&self, outline: &Outline<'_>) {
-        if !self.store.recognises(outline)
-            && let Some(told) = self.read(outline)
-        {
-            self.store.observe(told);
+        if self.store.recognises(outline) {
+            return;
+        }
+        let text = outline.text();
+        if let Some(told) = self.read(outline, &text) {
+            self.store.observe(told, text);
         }
     }
 
@@ -247,8 +249,8 @@ impl<K: Object> Feed<K> {
         Outline::of(text.get()).inspect_err(|why| self.leave_out(None, why)).ok()
     }
 
-    fn read(&self, outline: &Outline<'_>) -> Option<Told<K>> {
-        outline.read().inspect_err(|why| self.leave_out(Some(outline.key()), why)).ok()
+    fn read(&self, outline: &Outline<'_>, text: &str) -> Option<Told<K>> {
+        outline.read(text).inspect_err(|why| self.leave_out(Some(outline.key()), why)).ok()
     }
 
     /// An object that can't be read as its kind is left out and told of; the others are not its victims.

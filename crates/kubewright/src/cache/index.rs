@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::slot::Slot;
 use crate::kind::{Key, Object, Seen};
 
 /// Finds objects of a kind by values that a function reads from them.
@@ -40,7 +41,10 @@ impl<K> Clone for Index<K> {
 impl<K> Copy for Index<K> {}
 
 /// The objects that have a value, for each value.
-type Entries<K> = BTreeMap<String, BTreeMap<Key, Arc<K>>>;
+type Entries<K> = BTreeMap<String, BTreeMap<Key, Arc<Slot<K>>>>;
+
+/// A state of an object, and where it is kept.
+pub(super) type Kept<'a, K> = (&'a K, &'a Arc<Slot<K>>);
 
 /// The indexes of one store.
 pub(super) struct Indexes<K> {
@@ -64,14 +68,14 @@ impl<K: Object> Indexes<K> {
         is_new
     }
 
-    pub(super) fn fill(&mut self, index: &Index<K>, key: &Key, object: &Arc<K>) {
+    pub(super) fn fill(&mut self, index: &Index<K>, key: &Key, slot: &Arc<Slot<K>>) {
         if let Some((_, entries)) = self.declared.get_mut(index.name) {
-            change(entries, index.values, key, None, Some(object));
+            change(entries, index.values, key, None, Some((&*slot.get(), slot)));
         }
     }
 
     /// An object has come, changed or gone.
-    pub(super) fn change(&mut self, key: &Key, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+    pub(super) fn change(&mut self, key: &Key, old: Option<&K>, new: Option<Kept<'_, K>>) {
         change(&mut self.owners, owners, key, old, new);
         for (index, entries) in self.declared.values_mut() {
             change(entries, index.values, key, old, new);
@@ -92,19 +96,19 @@ fn owners<K: Object>(object: &K) -> Vec<String> {
     object.meta().owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect()
 }
 
-fn objects<K>(entries: &Entries<K>, value: &str) -> Vec<Seen<K>> {
-    entries.get(value).into_iter().flat_map(BTreeMap::values).cloned().map(Seen::new).collect()
+fn objects<K: Object>(entries: &Entries<K>, value: &str) -> Vec<Seen<K>> {
+    entries.get(value).into_iter().flat_map(BTreeMap::values).map(|slot| Seen::new(slot.get())).collect()
 }
 
 fn change<K>(
     entries: &mut Entries<K>,
     values: fn(&K) -> Vec<String>,
     key: &Key,
-    old: Option<&Arc<K>>,
-    new: Option<&Arc<K>>,
+    old: Option<&K>,
+    new: Option<Kept<'_, K>>,
 ) {
-    let values = |object: Option<&Arc<K>>| object.map(|object| values(object)).unwrap_or_default();
-    let (before, after) = (values(old), values(new));
+    let values = |object: Option<&K>| object.map(values).unwrap_or_default();
+    let (before, after) = (values(old), values(new.map(|(object, _)| object)));
     for value in before.iter().filter(|value| !after.contains(value)) {
         if let Some(objects) = entries.get_mut(value) {
             objects.remove(key);
@@ -113,8 +117,8 @@ fn change<K>(
             }
         }
     }
-    let Some(object) = new else { return };
+    let Some((_, slot)) = new else { return };
     for value in after {
-        entries.entry(value).or_default().insert(key.clone(), object.clone());
+        entries.entry(value).or_default().insert(key.clone(), slot.clone());
     }
 }

@@ -4,6 +4,7 @@
 mod feed;
 mod index;
 mod options;
+mod slot;
 mod store;
 mod told;
 
@@ -208,6 +209,10 @@ impl<K: Object> View<K> {
 
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Seen<K>> {
         self.stores().flat_map(|store| store.list(namespace)).collect()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.stores().flat_map(|store| store.keys()).collect()
     }
 
     pub(crate) fn owned_by(&self, owner: &str) -> Vec<Seen<K>> {

@@ -175,6 +175,11 @@ impl<K: Object> Selection<K> {
         }
     }
 
+    /// Whether objects are kept as the watch reads them: without managed fields, and with all else.
+    pub(super) fn is_as_read(&self) -> bool {
+        self.transform.is_none() && !self.keeps_managed_fields
+    }
+
     /// Whether an object is in the namespace and matches the labels.
     pub(super) fn admits(&self, object: &K) -> bool {
         let namespace = object.meta().namespace.as_deref();

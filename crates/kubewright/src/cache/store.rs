@@ -3,6 +3,7 @@
 //! never unseen by a watch that lags behind.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use super::{
     index::{Index, Indexes},
     options::Selection,
+    slot::Slot,
     told::{Outline, Told},
 };
 use crate::kind::{Key, Object, Seen, revision, uid};
@@ -80,7 +82,7 @@ struct State<K> {
 }
 
 struct Entry<K> {
-    object: Arc<K>,
+    slot: Arc<Slot<K>>,
     revision: u64,
     /// The synchronisation that last saw it; zero if only an own write has told of it.
     round: u32,
@@ -149,10 +151,10 @@ impl<K: Object> Store<K> {
         state.subscriptions += 1;
         let id = state.subscriptions;
         self.subscribers.write().insert(id, subscriber.clone());
-        let present: Vec<Arc<K>> = state.objects.values().map(|entry| entry.object.clone()).collect();
+        let present: Vec<_> = state.objects.values().map(|entry| entry.slot.clone()).collect();
         drop(state);
-        for object in present {
-            subscriber(&Change { old: None, new: Some(object), is_initial: true });
+        for slot in present {
+            subscriber(&Change { old: None, new: Some(slot.get()), is_initial: true });
         }
         id
     }
@@ -167,20 +169,20 @@ impl<K: Object> Store<K> {
         let state = &mut *state;
         if state.indexes.declare(index) {
             for (key, entry) in &state.objects {
-                state.indexes.fill(&index, key, &entry.object);
+                state.indexes.fill(&index, key, &entry.slot);
             }
         }
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Seen<K>> {
-        self.state.read().objects.get(key).map(|entry| Seen::new(entry.object.clone()))
+        self.state.read().objects.get(key).map(Entry::seen)
     }
 
     /// An object, and what this operator has applied to it.
     pub(crate) fn applied(&self, key: &Key) -> Option<(Seen<K>, Option<Applied>)> {
         let state = self.state.read();
         let entry = state.objects.get(key)?;
-        Some((Seen::new(entry.object.clone()), entry.applied.as_deref().cloned()))
+        Some((entry.seen(), entry.applied.as_deref().cloned()))
     }
 
     /// Remembers that applying a configuration with this fingerprint would change nothing, as long as the
@@ -197,16 +199,20 @@ impl<K: Object> Store<K> {
     /// All objects, or those of one namespace, in order.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Seen<K>> {
         let state = self.state.read();
-        let seen = |entry: &Entry<K>| Seen::new(entry.object.clone());
         match namespace {
-            None => state.objects.values().map(seen).collect(),
+            None => state.objects.values().map(Entry::seen).collect(),
             Some(namespace) => state
                 .objects
                 .range(Key::first_of(namespace)..)
                 .take_while(|(key, _)| key.namespace() == Some(namespace))
-                .map(|(_, entry)| seen(entry))
+                .map(|(_, entry)| entry.seen())
                 .collect(),
         }
+    }
+
+    /// The keys of all objects, in order.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.state.read().objects.keys().cloned().collect()
     }
 
     /// The objects that `owner`, by its UID, owns.
@@ -267,8 +273,8 @@ impl<K: Object> Store<K> {
         true
     }
 
-    /// The watch has told of an object.
-    pub(super) fn observe(&self, told: Told<K>) {
+    /// The watch has told of an object, which was read from `text`.
+    pub(super) fn observe(&self, told: Told<K>, text: Cow<'_, str>) {
         let _telling = self.telling.lock();
         let mut state = self.state.write();
         let round = state.round;
@@ -276,7 +282,10 @@ impl<K: Object> Store<K> {
             state.reached = state.reached.max(revision(&*told.object));
         }
         let is_initial = state.is_syncing && !self.health.borrow().is_synced;
-        let change = self.put(&mut state, told, round, is_initial);
+        // What was there before, and what nobody waits for, may never be looked at.
+        let is_awaited = !is_initial && !self.subscribers.read().is_empty();
+        let text = (!is_awaited && self.selection.is_as_read()).then_some(text);
+        let change = self.put(&mut state, told, text, round, is_initial);
         drop(state);
         self.tell_if_any(change);
     }
@@ -318,7 +327,7 @@ impl<K: Object> Store<K> {
             }
             // Not as seen by a synchronisation that is going on: it may have been deleted before that.
             let round = known.map_or(0, |(round, _)| round);
-            self.put(&mut state, told.clone(), round, false)
+            self.put(&mut state, told.clone(), None, round, false)
         } else if known.is_some_and(|(_, revision)| revision < at) {
             state.bury(uid(object), at);
             state.remove(&key)
@@ -333,7 +342,7 @@ impl<K: Object> Store<K> {
     pub(super) fn bury(&self, key: &Key, dead: &str) {
         let _telling = self.telling.lock();
         let mut state = self.state.write();
-        if state.objects.get(key).is_none_or(|entry| uid(&*entry.object) != dead) {
+        if state.objects.get(key).is_none_or(|entry| uid(&*entry.slot.get()) != dead) {
             return;
         }
         state.bury(dead, u64::MAX);
@@ -342,15 +351,23 @@ impl<K: Object> Store<K> {
         self.tell_if_any(change);
     }
 
-    /// Keeps an object if it is newer than what is known.
-    fn put(&self, state: &mut State<K>, told: Told<K>, round: u32, is_initial: bool) -> Option<Change<K>> {
+    /// Keeps an object, as its text if that is given, if it is newer than what is known.
+    fn put(
+        &self,
+        state: &mut State<K>,
+        told: Told<K>,
+        text: Option<Cow<'_, str>>,
+        round: u32,
+        is_initial: bool,
+    ) -> Option<Change<K>> {
         let (key, revision) = (Key::of(&*told.object), revision(&*told.object));
         if state.buried.get(uid(&*told.object)).is_some_and(|grave| revision <= grave.until) {
             return None;
         }
         let applied = told.applied_by(&self.manager);
         let object = self.kept(told);
-        let change = match state.objects.get_mut(&key) {
+        let slot = || text.map_or_else(|| Slot::object(object.clone()), Slot::text);
+        let old = match state.objects.get_mut(&key) {
             Some(entry) if entry.revision >= revision => {
                 entry.round = round;
                 return None;
@@ -361,18 +378,18 @@ impl<K: Object> Store<K> {
                     Some(before) if before.fields == fields => before,
                     _ => Box::new(Applied { fields, settled: None }),
                 });
-                let old =
-                    std::mem::replace(entry, Entry { object: object.clone(), revision, round, applied });
-                Change { old: Some(old.object), new: Some(object.clone()), is_initial }
+                let new = Entry { slot: slot(), revision, round, applied };
+                Some(std::mem::replace(entry, new).slot.get())
             }
             None => {
                 let applied = applied.map(|fields| Box::new(Applied { fields, settled: None }));
-                state.objects.insert(key.clone(), Entry { object: object.clone(), revision, round, applied });
-                Change { old: None, new: Some(object.clone()), is_initial }
+                state.objects.insert(key.clone(), Entry { slot: slot(), revision, round, applied });
+                None
             }
         };
-        state.indexes.change(&key, change.old.as_ref(), change.new.as_ref());
-        Some(change)
+        let slot = &state.objects[&key].slot;
+        state.indexes.change(&key, old.as_deref(), Some((&*object, slot)));
+        Some(Change { old, new: Some(object), is_initial })
     }
 
     /// An object in the form that is wanted here.
@@ -410,9 +427,15 @@ impl<K: Object> State<K> {
     }
 
     fn remove(&mut self, key: &Key) -> Option<Change<K>> {
-        let entry = self.objects.remove(key)?;
-        self.indexes.change(key, Some(&entry.object), None);
-        Some(Change { old: Some(entry.object), new: None, is_initial: false })
+        let old = self.objects.remove(key)?.slot.get();
+        self.indexes.change(key, Some(&*old), None);
+        Some(Change { old: Some(old), new: None, is_initial: false })
+    }
+}
+
+impl<K: Object> Entry<K> {
+    fn seen(&self) -> Seen<K> {
+        Seen::new(self.slot.get())
     }
 }
 
@@ -439,6 +462,11 @@ mod tests {
         Told::read(&json!({"metadata": metadata}).to_string()).unwrap()
     }
 
+    fn observe(store: &Store<ConfigMap>, told: &Told<ConfigMap>) {
+        let text = serde_json::to_string(&*told.object).unwrap();
+        store.observe(told.clone(), text.into());
+    }
+
     /// A store that has seen everything up to a revision.
     fn synced(watch: Watch<ConfigMap>, revision: u64) -> Store<ConfigMap> {
         let store = store(watch);
@@ -454,7 +482,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_watch_has_told_of_the_deletion_brings_nothing_back() {
         let store = synced(Watch::new(), 1);
-        store.observe(map("a", 5));
+        observe(&store, &map("a", 5));
         store.vanish(&map("a", 6).object);
         store.wrote(&map("a", 5));
         assert_eq!(known(&store), None);
@@ -494,7 +522,7 @@ mod tests {
     fn an_older_object_of_the_same_name_does_not_replace_a_newer_one() {
         let store = synced(Watch::new(), 1);
         store.wrote(&map("new", 9));
-        store.observe(map("old", 5));
+        observe(&store, &map("old", 5));
         store.vanish(&map("old", 6).object);
         assert_eq!(known(&store), Some(9));
     }
@@ -502,15 +530,15 @@ mod tests {
     #[test]
     fn a_deleted_object_stays_gone_until_the_watch_knows_and_is_then_forgotten() {
         let store = synced(Watch::new(), 1);
-        store.observe(map("a", 5));
+        observe(&store, &map("a", 5));
         store.bury(&Key::cluster("map"), "another");
         assert_eq!(known(&store), Some(5));
         store.bury(&Key::cluster("map"), "a");
-        store.observe(map("a", 6));
+        observe(&store, &map("a", 6));
         assert_eq!(known(&store), None);
         store.vanish(&map("a", 7).object);
         assert!(store.state.read().buried.is_empty());
-        store.observe(map("b", 8));
+        observe(&store, &map("b", 8));
         store.bury(&Key::cluster("map"), "b");
         store.begin();
         store.finish(20);
@@ -520,13 +548,41 @@ mod tests {
     #[test]
     fn an_own_write_leaves_a_selection_at_once_and_may_come_back_later() {
         let store = synced(Watch::new().labels("colour=red"), 1);
-        store.observe(coloured("a", 5, "red"));
+        observe(&store, &coloured("a", 5, "red"));
         store.wrote(&coloured("a", 7, "blue"));
         assert_eq!(known(&store), None);
-        store.observe(coloured("a", 6, "red"));
+        observe(&store, &coloured("a", 6, "red"));
         assert_eq!(known(&store), None, "that was before");
         store.wrote(&coloured("a", 9, "red"));
         store.vanish(&coloured("a", 7, "blue").object);
         assert_eq!(known(&store), Some(9), "that was before, too");
+    }
+    #[test]
+    fn what_was_there_before_is_one_object_for_everybody_once_it_is_wanted() {
+        const BY_COLOUR: Index<ConfigMap> = Index::new("colour", |map| {
+            map.metadata.labels.iter().flatten().map(|(_, v)| v.clone()).collect()
+        });
+        let store = store(Watch::new().index(BY_COLOUR));
+        store.index(BY_COLOUR);
+        store.begin();
+        observe(&store, &coloured("a", 5, "red"));
+        store.finish(5);
+        let first = store.get(&Key::cluster("map")).unwrap().into_arc();
+        assert_eq!(*first, *coloured("a", 5, "red").object);
+        let again = [
+            store.get(&Key::cluster("map")).unwrap(),
+            store.applied(&Key::cluster("map")).unwrap().0,
+            store.list(None).remove(0),
+            store.indexed(&BY_COLOUR, "red").unwrap().remove(0),
+        ];
+        assert!(again.into_iter().all(|seen| Arc::ptr_eq(&seen.into_arc(), &first)));
+
+        let before = Arc::new(Mutex::new(Vec::new()));
+        let told = before.clone();
+        store.subscribe(Arc::new(move |change| told.lock().push(change.old.clone())));
+        observe(&store, &coloured("a", 6, "blue"));
+        assert!(matches!(&before.lock()[..], [None, Some(old)] if Arc::ptr_eq(old, &first)));
+        assert!(store.indexed(&BY_COLOUR, "red").unwrap().is_empty());
+        assert_eq!(known(&store), Some(6));
     }
 }

@@ -55,15 +55,18 @@ impl<'t> Outline<'t> {
         revision_of(self.meta.resource_version.as_deref())
     }
 
-    /// The whole object.
-    pub(super) fn read<K: Object>(&self) -> serde_json::Result<Told<K>> {
-        let Some(managed) = self.meta.managed_fields else {
-            return Ok(Told { object: Arc::new(serde_json::from_str(self.text)?), managed: None });
-        };
+    /// The object, but for its managed fields.
+    pub(super) fn text(&self) -> Cow<'t, str> {
+        let Some(managed) = self.meta.managed_fields else { return Cow::Borrowed(self.text) };
         let begin = managed.get().as_ptr().addr() - self.text.as_ptr().addr();
         let (before, after) = (&self.text[..begin], &self.text[begin + managed.get().len()..]);
-        let object = serde_json::from_str(&[before, "null", after].concat())?;
-        Ok(Told { object: Arc::new(object), managed: Some(managed.to_owned()) })
+        Cow::Owned([before, "null", after].concat())
+    }
+
+    /// The object that `text` has.
+    pub(super) fn read<K: Object>(&self, text: &str) -> serde_json::Result<Told<K>> {
+        let object = Arc::new(serde_json::from_str(text)?);
+        Ok(Told { object, managed: self.meta.managed_fields.map(RawValue::to_owned) })
     }
 }
 
@@ -96,7 +99,8 @@ impl<K> Clone for Told<K> {
 
 impl<K: Object> Told<K> {
     pub(crate) fn read(text: &str) -> serde_json::Result<Self> {
-        Outline::of(text)?.read()
+        let outline = Outline::of(text)?;
+        outline.read(&outline.text())
     }
 
     /// The fields that `manager` has applied, in the form of `fieldsV1`.
@@ -155,7 +159,7 @@ mod tests {
         ]));
         let outline = Outline::of(&text).unwrap();
         assert_eq!((outline.key().name(), outline.revision()), ("a \"quoted\" map", 7));
-        let told: Told<ConfigMap> = outline.read().unwrap();
+        let told: Told<ConfigMap> = outline.read(&outline.text()).unwrap();
         let mut object = ConfigMap::clone(&told.object);
         assert_eq!(object.metadata.managed_fields, None);
         assert_eq!(told.applied_by("own").as_deref(), Some(r#"{"f:data":{"f:key":{}}}"#));

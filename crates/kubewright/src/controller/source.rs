@@ -216,8 +216,8 @@ pub(crate) fn timer<K: Kind>(period: Option<Duration>, watch: Watch<K>) -> Sourc
             ticks.tick().await; // the first is at once, when everything is new anyway
             loop {
                 ticks.tick().await;
-                for object in view.list(None) {
-                    queue.add(Key::of(&*object), Priority::Low);
+                for key in view.keys() {
+                    queue.add(key, Priority::Low);
                 }
             }
         })))
