@@ -13,10 +13,12 @@ mod discovery;
 mod fit;
 pub mod nodes;
 mod pods;
+mod promises;
 mod scheduler;
 mod test;
 
 pub use self::{
     cluster::{Builder, Cluster, StartError},
-    test::TestCluster,
+    promises::Promises,
+    test::{Outage, TestCluster, TestOperator},
 };

@@ -7,6 +7,7 @@ mod run;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -71,6 +72,10 @@ struct Manifests {
     /// The form in which they are printed
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
     output: Output,
+
+    /// Write them as files into this directory, laid out as kubebuilder does it
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["only", "output"])]
+    into: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -182,13 +187,18 @@ fn completion(operator: &Operator, shell: Shell) -> String {
 
 impl Manifests {
     fn text(self, operator: &Operator) -> Result<String> {
-        let documents: Vec<Value> = operator.manifests(&ManifestOptions {
+        let options = ManifestOptions {
             namespace: self.namespace,
             image: self.image,
             namespaces: self.watch_namespace,
             secure_metrics: self.metrics_secure,
             only: self.only.into_iter().collect(),
-        });
+        };
+        if let Some(directory) = self.into {
+            operator.write_config(&options, &directory)?;
+            return Ok(String::new());
+        }
+        let documents: Vec<Value> = operator.manifests(&options);
         match self.output {
             Output::Yaml => to_yaml(&documents),
             Output::Json => {

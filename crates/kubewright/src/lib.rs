@@ -25,6 +25,7 @@ mod selector;
 mod serve;
 mod shutdown;
 mod task;
+pub mod workload;
 
 pub use self::{
     cache::{Change, Health, Index, Watch},

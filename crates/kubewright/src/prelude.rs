@@ -51,5 +51,5 @@ pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
     Context, Controller, Error, Event, Finalized, Finalizer, Finalizing, Index, Key, Next, Operator, Options,
-    Predicate, Reconciler, Result, Seen, Watch, child_name, condition,
+    Predicate, Reconciler, Result, Seen, Watch, child_name, condition, workload,
 };

@@ -86,6 +86,14 @@ fn the_version_is_that_of_the_operator() {
 }
 
 #[test]
+fn manifests_can_be_written_as_files() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(stdout(&["manifests", "--into", directory.path().to_str().unwrap()]), "");
+    let role = std::fs::read_to_string(directory.path().join("rbac/role.yaml")).unwrap();
+    assert!(role.contains("\nkind: ClusterRole\n"), "{role}");
+}
+
+#[test]
 fn manifests_can_be_printed_in_part_and_as_json() {
     let yaml = stdout(&["manifests", "--namespace", "pages", "--image", "registry.example/page:1"]);
     assert!(

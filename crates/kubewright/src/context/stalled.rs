@@ -1,24 +1,33 @@
-//! The condition `Stalled`: that nothing more is done for an object before it changes, because of a terminal error.
-//! It is kept beside the conditions that the reconciler writes, none of which it touches.
+//! The condition `Stalled`: that an object does not get on, because of a terminal error, after which nothing is done
+//! before it changes, or because of one that comes again and again. It is kept beside the conditions that the
+//! reconciler writes, none of which it touches.
 
 use serde_json::{Value, json};
 
 use super::{Shared, condition, request};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     kind::{Key, Kind, Seen, revision, uid},
 };
 
 const TYPE: &str = "Stalled";
 /// Tells it from a condition of the same type that a reconciler writes.
-const REASON: &str = "TerminalError";
+const REASONS: [&str; 2] = ["TerminalError", "RetriedError"];
+/// How many times in a row a reconcile fails until it is told: what passes by itself is not worth a word.
+const PATIENCE: u32 = 3;
 /// The longest message the API takes, in bytes.
 const LONGEST_MESSAGE: usize = 32768;
 
-/// Says why an object is stalled, or that it is not any more. Fails only if the object is no longer as it was last
-/// seen, so that it is tried again; what else is in the way is logged.
-pub(crate) async fn stall<K: Kind>(shared: &Shared, object: &Seen<K>, why: Option<String>) -> Result<()> {
-    if !shared.status.tells_stalled {
+/// Says why an object is stalled, or that it is not any more; `failures` is how often it has failed in a row. Fails
+/// only if the object is no longer as it was last seen, so that it is tried again; what else is in the way is logged.
+pub(crate) async fn stall<K: Kind>(
+    shared: &Shared,
+    object: &Seen<K>,
+    why: Option<&Error>,
+    failures: u32,
+) -> Result<()> {
+    let is_passing = why.is_some_and(|why| !why.is_terminal() && failures < PATIENCE);
+    if !shared.status.tells_stalled || is_passing {
         return Ok(());
     }
     let key = Key::of(&**object);
@@ -48,9 +57,11 @@ pub(crate) async fn stall<K: Kind>(shared: &Shared, object: &Seen<K>, why: Optio
 }
 
 impl Shared {
-    fn stalled(&self, mut why: String, status: &Value, generation: Option<i64>) -> Result<Value> {
+    fn stalled(&self, why: &Error, status: &Value, generation: Option<i64>) -> Result<Value> {
+        let [terminal, retried] = REASONS;
+        let (reason, mut why) = (if why.is_terminal() { terminal } else { retried }, why.to_string());
         why.truncate(why.floor_char_boundary(LONGEST_MESSAGE));
-        let mut wanted = [serde_json::to_value(condition::condition(TYPE, true, REASON, why))?];
+        let mut wanted = [serde_json::to_value(condition::condition(TYPE, true, reason, why))?];
         let generation = generation.filter(|_| self.status.conditions_have_generation);
         condition::stamp(&mut wanted, conditions(status), &format!("{:.0}", self.clock.now()), generation);
         let [wanted] = wanted;
@@ -63,7 +74,7 @@ fn change(status: &Value, wanted: Option<Value>) -> Option<Value> {
     let present = conditions(status);
     match (present.iter().position(|one| one["type"] == TYPE), wanted) {
         // A reconciler that says it itself would say it again: neither would ever come to rest.
-        (Some(at), _) if present[at]["reason"] != REASON => None,
+        (Some(at), _) if !is_ours(&present[at]) => None,
         (Some(at), Some(wanted)) => (present[at] != wanted)
             .then(|| json!({"op": "replace", "path": format!("/status/conditions/{at}"), "value": wanted})),
         (Some(at), None) => Some(json!({"op": "remove", "path": format!("/status/conditions/{at}")})),
@@ -74,6 +85,10 @@ fn change(status: &Value, wanted: Option<Value>) -> Option<Value> {
             (_, Some(_)) => json!({"op": "add", "path": "/status/conditions/-", "value": wanted}),
         }),
     }
+}
+
+fn is_ours(condition: &Value) -> bool {
+    condition["type"] == TYPE && REASONS.iter().any(|reason| condition["reason"] == *reason)
 }
 
 fn conditions(status: &Value) -> &[Value] {
@@ -87,7 +102,7 @@ pub(super) fn leave_out(status: &mut Value, wanted: &Value) {
     }
     let Some(Value::Array(present)) = status.get_mut("conditions") else { return };
     let before = present.len();
-    present.retain(|one| one["type"] != TYPE || one["reason"] != REASON);
+    present.retain(|one| !is_ours(one));
     if present.is_empty() && before > 0 && wanted.get("conditions").is_none() {
         status.as_object_mut().map(|status| status.remove("conditions"));
     }
@@ -99,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_a_reconciler_says_itself_is_left_to_it() {
-        let ours = json!({"type": TYPE, "status": "True", "reason": REASON});
+        let ours = json!({"type": TYPE, "status": "True", "reason": REASONS[0]});
         let theirs = json!({"conditions": [{"type": TYPE, "status": "False", "reason": "Fine"}]});
         assert_eq!(change(&theirs, Some(ours.clone())), None);
         assert_eq!(change(&theirs, None), None);

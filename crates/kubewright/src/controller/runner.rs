@@ -227,9 +227,9 @@ impl<K: Kind> Runner<K> {
         let started = Instant::now();
         let _active = self.metrics.started(&taken);
         let mut work = {
-            let (runner, key) = (self.clone(), key.clone());
+            let (runner, key, failures) = (self.clone(), key.clone(), taken.failures());
             // A task of its own, so that a panic ends there.
-            Abort(tokio::spawn(async move { runner.attempt(&key).await }.instrument(span.clone())))
+            Abort(tokio::spawn(async move { runner.attempt(&key, failures).await }.instrument(span.clone())))
         };
         let limit = self.plan.options.timeout;
         let outcome = match limit {
@@ -278,8 +278,8 @@ impl<K: Kind> Runner<K> {
         taken.done(outcome);
     }
 
-    /// A reconcile; people are told of a failure that waits for them.
-    async fn attempt(&self, key: &Key) -> Result<Next> {
+    /// A reconcile after so many failures; people are told of one that waits for them, or does not pass by itself.
+    async fn attempt(&self, key: &Key, failures: u32) -> Result<Next> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             self.shared.held.forget(key);
@@ -287,14 +287,12 @@ impl<K: Kind> Runner<K> {
             return Ok(Next::on_change());
         };
         let outcome = self.reconcile(object.clone()).await;
-        match &outcome {
-            Ok(_) => stall(&self.shared, &object, None).await?,
-            Err(error) if error.is_terminal() => {
-                stall(&self.shared, &object, Some(error.to_string())).await?;
-                let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
-                self.shared.recorder.record(&self.shared.client, &*object, event).await;
-            }
-            Err(_) => {}
+        stall(&self.shared, &object, outcome.as_ref().err(), failures + 1).await?;
+        if let Err(error) = &outcome
+            && error.is_terminal()
+        {
+            let event = Event::warning("ReconcileFailed", "Reconcile", error.to_string());
+            self.shared.recorder.record(&self.shared.client, &*object, event).await;
         }
         outcome
     }

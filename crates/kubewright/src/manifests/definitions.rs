@@ -51,7 +51,23 @@ fn document(definition: &CustomResourceDefinition) -> Value {
     let mut document = json!(definition);
     document["apiVersion"] = json!("apiextensions.k8s.io/v1");
     document["kind"] = json!("CustomResourceDefinition");
+    write_whole(&mut document);
     document
+}
+
+/// Writes numbers that are whole without a fraction, as everybody does: limits are floats in the type of a schema.
+fn write_whole(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(write_whole),
+        Value::Array(items) => items.iter_mut().for_each(write_whole),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => {
+                *value = json!(float as i64);
+            }
+            _ => {}
+        },
+        _ => {}
+    }
 }
 
 /// Leaves descriptions out, the most deeply nested first, until it is small enough.
@@ -219,6 +235,20 @@ mod tests {
             refusal(&with(&new), &with(&old)),
             "CustomResourceDefinition sites.example.com: in v1, .host would be removed; objects that are valid now \
              would not be: add a new version instead"
+        );
+    }
+
+    #[test]
+    fn limits_are_written_as_people_write_them() {
+        let schema = json!({"type": "object", "properties": {
+            "size": {"type": "integer", "maximum": 5.0},
+            "part": {"type": "number", "maximum": 0.5},
+        }});
+        let document = document(&definition(json!([version("v1", true, &schema)]), &[]));
+        let properties = &document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        assert_eq!(
+            properties.to_string().replace('"', ""),
+            "{part:{maximum:0.5,type:number},size:{maximum:5,type:integer}}"
         );
     }
 

@@ -2,6 +2,7 @@
 //! rights it can work with, and its Deployment. The same operator gives the same documents, in the same order.
 
 mod definitions;
+mod files;
 mod narrowing;
 mod rbac;
 mod workload;

@@ -125,6 +125,40 @@ fn secure_metrics_are_an_option_of_the_manifests() {
 }
 
 #[test]
+fn manifests_are_laid_out_as_kubebuilder_does_it() {
+    let files = operator().config(&ManifestOptions::default()).unwrap();
+    assert_eq!(
+        files.keys().collect::<Vec<_>>(),
+        [
+            "crd/bases/test.kubewright.dev_sites.yaml",
+            "crd/kustomization.yaml",
+            "default/kustomization.yaml",
+            "default/metrics_service.yaml",
+            "manager/kustomization.yaml",
+            "manager/manager.yaml",
+            "network-policy/allow-metrics-traffic.yaml",
+            "network-policy/kustomization.yaml",
+            "rbac/kustomization.yaml",
+            "rbac/leader_election_role.yaml",
+            "rbac/leader_election_role_binding.yaml",
+            "rbac/role.yaml",
+            "rbac/role_binding.yaml",
+            "rbac/service_account.yaml",
+            "rbac/site_admin_role.yaml",
+            "rbac/site_editor_role.yaml",
+            "rbac/site_viewer_role.yaml",
+        ]
+    );
+    insta::assert_snapshot!(files["default/kustomization.yaml"]);
+    let documents: usize = files
+        .iter()
+        .filter(|(path, _)| !path.ends_with("kustomization.yaml"))
+        .map(|(_, content)| content.split("\n---\n").count())
+        .sum();
+    assert_eq!(documents, operator().manifests(&ManifestOptions::default()).len(), "nothing is left out");
+}
+
+#[test]
 fn with_namespaces_there_are_no_rights_beyond_them() {
     if is_left_out("no server takes part") {
         return;

@@ -555,6 +555,46 @@ async fn a_terminal_failure_is_a_condition_until_it_is_mended() {
     assert_eq!(world.writes(), ["PATCH sites/shop/status"]);
 }
 
+/// Fails so often for each page, unless it is `bad`: then always.
+fn failing(times: usize, log: &Log) -> Controller {
+    let log = log.clone();
+    Controller::of::<Site>().run(doing(move |site, _| {
+        log.add(&site.spec.page);
+        let attempts = log.0.lock().iter().filter(|page| **page == site.spec.page).count();
+        let fails = attempts <= times || site.spec.page == "bad";
+        async move { if fails { Err(Error::new("no room")) } else { Ok(Next::on_change()) } }.boxed()
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_does_not_pass_by_itself_is_a_condition_until_it_does() {
+    let world = World::new().await;
+    let log = Log::default();
+    create_with_status(&world).await;
+    world.merge::<Site>("shop", page("bad")).await;
+    let _running = only(failing(0, &log)).start(world.recorded(), world.options());
+    eventually("it was tried often", async || log.0.lock().len() >= 6).await;
+    let told = conditions(&world).await;
+    assert_eq!(words(&told), ["Seen True by another", "Stalled True no room"]);
+    assert_eq!(told[1].reason, "RetriedError");
+    assert_eq!(world.writes(), ["PATCH sites/shop/status"], "it is told once, however often it fails");
+
+    world.merge::<Site>("shop", page("good")).await;
+    world.rest().await;
+    assert_eq!(words(&conditions(&world).await), ["Seen True by another"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_by_itself_is_not_told() {
+    let world = World::new().await;
+    let log = Log::default();
+    create_with_status(&world).await;
+    let _running = only(failing(2, &log)).start(world.recorded(), world.options());
+    world.rest().await;
+    assert_eq!(log.take().len(), 3);
+    assert_eq!(world.writes(), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_written_anyway_says_that_an_object_is_mended() {
     let world = World::new().await;

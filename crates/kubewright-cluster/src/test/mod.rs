@@ -1,5 +1,8 @@
 //! A cluster for a test: its own, in the process, with time that takes no time.
 
+mod operator;
+mod table;
+
 use std::{fmt::Write as _, ops::Deref, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
@@ -18,12 +21,14 @@ use kube::{
     core::GroupVersionKind,
     discovery,
 };
-use kubewright::{Kind, KindName, Operator, Options, Running, clock::Clock, entropy::Entropy};
+use kubewright::{Kind, KindName, Operator, Options, Running, clock::Clock};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::sleep,
 };
 
+pub use self::operator::{Outage, TestOperator};
+use self::table::Table;
 use crate::{
     cluster::{Builder, Cluster},
     nodes::{self, Runtime, Script, Simulated},
@@ -199,13 +204,37 @@ impl TestCluster {
         let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(&unindented(yaml))
             .unwrap_or_else(|why| panic!("this is no YAML of objects: {why}\n{yaml}"));
         for object in objects {
-            let name = object.name_any();
-            let api = self.dynamic(&object).await;
-            let parameters = PatchParams::apply("test").force();
-            if let Err(why) = api.patch(&name, &parameters, &Patch::Apply(&object)).await {
-                panic!("{name} was not applied: {why}");
+            if let Err(why) = self.apply_one(&object).await {
+                panic!("{} was not applied: {why}", object.name_any());
             }
         }
+    }
+
+    /// Why the cluster refuses an object, given as YAML.
+    ///
+    /// # Panics
+    /// If it is no YAML, the cluster does not know the kind, or takes the object.
+    pub async fn refusal(&self, yaml: &str) -> String {
+        let object: DynamicObject = serde_saphyr::from_str(&unindented(yaml))
+            .unwrap_or_else(|why| panic!("this is no YAML of an object: {why}\n{yaml}"));
+        match self.apply_one(&object).await {
+            Err(kube::Error::Api(status)) => status.message.clone(),
+            Err(why) => panic!("this is no answer: {why}"),
+            Ok(()) => panic!("{} was not refused", object.name_any()),
+        }
+    }
+
+    async fn apply_one(&self, object: &DynamicObject) -> kube::Result<()> {
+        let parameters = PatchParams::apply("test").force();
+        self.dynamic(object)
+            .await
+            .patch(&object.name_any(), &parameters, &Patch::Apply(object))
+            .await
+            .map(|_| ())
+    }
+
+    async fn delete_one(&self, object: &DynamicObject) -> kube::Result<()> {
+        self.dynamic(object).await.delete(&object.name_any(), &DeleteParams::default()).await.map(|_| ())
     }
 
     /// An object by its name.
@@ -270,21 +299,6 @@ impl TestCluster {
     pub async fn lose_pod(&self, name: &str) {
         let deleted = self.api::<Pod>().delete(name, &DeleteParams::default().grace_period(0)).await;
         deleted.unwrap_or_else(|why| panic!("pod {name} was not lost: {why}"));
-    }
-
-    /// Runs an operator in the cluster until the answer is dropped.
-    ///
-    /// # Panics
-    /// If it does not start.
-    pub async fn run(&self, operator: Operator) -> Running {
-        let options = Options {
-            clock: Clock::starting_at(self.clock.now()),
-            entropy: Entropy::seeded(2),
-            ..Options::default()
-        };
-        let mut running = operator.start(self.client(), options);
-        running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
-        running
     }
 
     /// Waits until something is so.
@@ -353,6 +367,37 @@ impl TestCluster {
         state.into_iter().map(|(uid, version)| format!("{uid} {version}")).collect()
     }
 
+    /// All objects of a kind as `kubectl get` prints them.
+    ///
+    /// # Panics
+    /// If they can't be asked for.
+    pub async fn table<K: Kind>(&self) -> String {
+        const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let request = http::Request::get(self.api::<K>().resource_url()).header("accept", TABLE);
+        let request = request.body(Vec::new()).expect("it is a request");
+        let table: Table =
+            self.client().request(request).await.unwrap_or_else(|why| panic!("no table: {why}"));
+        table.printed()
+    }
+
+    /// The objects in the namespace of the test, of all kinds that come to rest, apart from events.
+    ///
+    /// # Panics
+    /// If they can't be asked for.
+    pub async fn objects(&self) -> Vec<DynamicObject> {
+        let mut objects = Vec::new();
+        for resource in watched().into_iter().filter(|resource| resource.kind != "Event") {
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &resource);
+            let list = api.list(&ListParams::default()).await;
+            let list = list.unwrap_or_else(|why| panic!("{} can't be listed: {why}", resource.plural));
+            let types = TypeMeta { api_version: resource.api_version, kind: resource.kind };
+            objects.extend(
+                list.into_iter().map(|object| DynamicObject { types: Some(types.clone()), ..object }),
+            );
+        }
+        objects
+    }
+
     /// What the pods and the events of the cluster are, in words.
     pub async fn describe(&self) -> String {
         let mut text = String::from("pods:\n");
@@ -404,20 +449,31 @@ impl TestCluster {
         }
     }
 
-    async fn dynamic(&self, object: &DynamicObject) -> Api<DynamicObject> {
-        let TypeMeta { api_version, kind } = object.types.clone().unwrap_or_default();
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        let gvk = GroupVersionKind::gvk(group, version, &kind);
-        let found = discovery::pinned_kind(&self.client(), &gvk).await;
-        let (resource, capabilities): (ApiResource, _) =
-            found.unwrap_or_else(|why| panic!("the cluster has no {kind} of {api_version}: {why}"));
-        match capabilities.scope {
+    /// The API of an object's kind, where the object is.
+    pub(crate) async fn dynamic(&self, object: &DynamicObject) -> Api<DynamicObject> {
+        let (resource, scope) = self.discovered(object).await;
+        match scope {
             discovery::Scope::Cluster => Api::all_with(self.client(), &resource),
             discovery::Scope::Namespaced => {
                 let namespace = object.namespace().unwrap_or_else(|| self.namespace.clone());
                 Api::namespaced_with(self.client(), &namespace, &resource)
             }
         }
+    }
+
+    /// The resource that an object is one of.
+    pub(crate) async fn resource(&self, object: &DynamicObject) -> ApiResource {
+        self.discovered(object).await.0
+    }
+
+    async fn discovered(&self, object: &DynamicObject) -> (ApiResource, discovery::Scope) {
+        let TypeMeta { api_version, kind } = object.types.clone().unwrap_or_default();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let gvk = GroupVersionKind::gvk(group, version, &kind);
+        let found = discovery::pinned_kind(&self.client(), &gvk).await;
+        let (resource, capabilities) =
+            found.unwrap_or_else(|why| panic!("the cluster has no {kind} of {api_version}: {why}"));
+        (resource, capabilities.scope)
     }
 }
 

@@ -1,0 +1,195 @@
+//! An operator in the cluster of a test: installed as its manifests say, with the rights they give and no others, on a
+//! line that can be listened to and broken.
+
+use std::{
+    future::Future,
+    ops::Deref,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Method, Request, Response, StatusCode};
+use kube::{Client, client::Body};
+use kubewright::{
+    ManifestOptions, Operator, Options, Part, Running, clock::Clock, entropy::Entropy, install_crds,
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::TestCluster;
+
+/// An operator that runs in a [`TestCluster`] as its own service account. Dropping it is a crash.
+#[must_use = "the operator ends when this is dropped"]
+pub struct TestOperator {
+    running: Running,
+    line: Line,
+}
+
+impl Deref for TestOperator {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
+}
+
+#[allow(clippy::panic, reason = "a test says what is wrong by panicking")]
+impl TestOperator {
+    /// What it has written since this was last asked: method and path of each request.
+    pub fn writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.line.0.lock().writes)
+    }
+
+    /// What it was refused because it has no right to it, so far.
+    pub fn forbidden(&self) -> Vec<String> {
+        self.line.0.lock().forbidden.clone()
+    }
+
+    /// From now on its requests for a resource, such as `deployments`, are answered with an internal error; watches
+    /// that are open stay so. It ends when the answer is dropped.
+    pub fn outage_of(&self, resource: &str) -> Outage {
+        self.line.0.lock().broken.push(resource.to_owned());
+        Outage { line: self.line.clone(), resource: resource.to_owned() }
+    }
+
+    /// Asks it to end, as the deletion of its pod does.
+    ///
+    /// # Panics
+    /// If it ends with an error.
+    pub async fn stop(self) {
+        self.running.stop().await.unwrap_or_else(|why| panic!("the operator did not stop: {why}"));
+    }
+}
+
+/// A time in which requests of an operator fail. See [`TestOperator::outage_of`].
+#[must_use = "the outage ends when this is dropped"]
+pub struct Outage {
+    line: Line,
+    resource: String,
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        let broken = &mut self.line.0.lock().broken;
+        if let Some(at) = broken.iter().position(|resource| *resource == self.resource) {
+            broken.swap_remove(at);
+        }
+    }
+}
+
+#[allow(clippy::panic, reason = "a test says what is wrong by panicking")]
+impl TestCluster {
+    /// Installs an operator and runs it until the answer is dropped: its definitions, its service account and its
+    /// roles are what its manifests have, and it may do what they let it do.
+    ///
+    /// # Panics
+    /// If it can't be installed, or does not start.
+    pub async fn run(&self, operator: Operator) -> TestOperator {
+        let installed = install_crds(&self.client(), &operator).await;
+        installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
+        for document in operator.manifests(&rights()) {
+            let document =
+                serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
+            self.apply_one(&document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
+        }
+        let account = self.server().client_of_service_account(&namespace(&operator), operator.name());
+        let line = Line::default();
+        let client = Client::new(OnLine { client: account, line: line.clone() }, namespace(&operator));
+        let options = Options {
+            clock: Clock::starting_at(self.clock().now()),
+            entropy: Entropy::seeded(2),
+            ..Options::default()
+        };
+        let mut running = operator.start(client, options);
+        running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
+        TestOperator { running, line }
+    }
+
+    /// Removes what [`run`](Self::run) has installed, apart from the definitions: with these, all resources would go.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub async fn uninstall(&self, operator: &Operator) {
+        // The other way round, so that the namespace takes nothing along.
+        for document in operator.manifests(&rights()).into_iter().rev() {
+            let document =
+                serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
+            self.delete_one(&document)
+                .await
+                .unwrap_or_else(|why| panic!("a manifest was not deleted: {why}"));
+        }
+    }
+}
+
+/// The manifests that decide what the operator may do.
+fn rights() -> ManifestOptions {
+    ManifestOptions { only: [Part::Namespace, Part::Rbac].into(), ..ManifestOptions::default() }
+}
+
+/// The namespace in which the manifests install an operator.
+fn namespace(operator: &Operator) -> String {
+    format!("{}-system", operator.name())
+}
+
+/// The line between an operator and the server.
+#[derive(Clone, Default)]
+struct Line(Arc<Mutex<Traffic>>);
+
+#[derive(Default)]
+struct Traffic {
+    writes: Vec<String>,
+    forbidden: Vec<String>,
+    /// The resources for which requests fail.
+    broken: Vec<String>,
+}
+
+/// A client whose requests go over a line.
+#[derive(Clone)]
+struct OnLine {
+    client: Client,
+    line: Line,
+}
+
+impl tower_service::Service<Request<Body>> for OnLine {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (client, line) = (self.client.clone(), self.line.clone());
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let is_broken = {
+            let mut traffic = line.0.lock();
+            if request.method() != Method::GET {
+                traffic.writes.push(what.clone());
+            }
+            let mut parts = request.uri().path().split('/');
+            parts.any(|part| traffic.broken.iter().any(|resource| resource == part))
+        };
+        Box::pin(async move {
+            if is_broken {
+                return Ok(internal_error());
+            }
+            let answer = client.send(request).await?;
+            if answer.status() == StatusCode::FORBIDDEN {
+                line.0.lock().forbidden.push(what);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+fn internal_error() -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,
+        "reason": "InternalError", "message": "Internal error occurred: the test says so",
+    });
+    let mut answer = Response::new(Body::from(status.to_string().into_bytes()));
+    *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    answer
+}

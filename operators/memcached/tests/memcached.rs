@@ -1,0 +1,109 @@
+//! What those see who apply a `Memcached`.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kubewright_cluster::{TestCluster, nodes::Script};
+use memcached_operator::{Memcached, MemcachedStatus, operator};
+use serde_json::{Value, json};
+
+const SAMPLE: &str = include_str!("../config/samples/memcached.yaml");
+
+/// The sample with another specification.
+fn sample(spec: Value) -> String {
+    let api_version = "cache.example.com/v1alpha1";
+    let sample =
+        json!({"apiVersion": api_version, "kind": "Memcached", "metadata": {"name": "sample"}, "spec": spec});
+    sample.to_string()
+}
+
+async fn status(cluster: &TestCluster) -> MemcachedStatus {
+    cluster.get::<Memcached>("sample").await.status.unwrap_or_default()
+}
+
+/// The images of the pods that the status names.
+async fn images(cluster: &TestCluster) -> Vec<String> {
+    let mut images = Vec::new();
+    for node in status(cluster).await.nodes {
+        let pod = cluster.find::<Pod>(&node).await.and_then(|pod| pod.spec);
+        images.extend(pod.into_iter().flat_map(|spec| spec.containers).filter_map(|one| one.image));
+    }
+    images
+}
+
+#[tokio::test]
+async fn there_are_as_many_pods_as_are_asked_for_and_the_status_names_them() {
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    cluster.apply(SAMPLE).await;
+    cluster.quiet().await;
+    let pods: Vec<String> = cluster.list::<Pod>().await.iter().map(|pod| pod.name_any()).collect();
+    assert_eq!(pods.len(), 3);
+    assert_eq!(status(&cluster).await.nodes, pods);
+    assert_eq!(images(&cluster).await, ["memcached:1.6-alpine"; 3]);
+    let table = cluster.table::<Memcached>().await;
+    assert!(table.starts_with("NAME     SIZE   AVAILABLE   AGE\nsample   3      True        "), "{table}");
+}
+
+#[tokio::test]
+async fn a_changed_specification_flows_through() {
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    for (generation, spec, expected) in [
+        (1, json!({"size": 3}), vec!["memcached:1.6-alpine"; 3]),
+        (2, json!({"size": 5, "image": "memcached:1.7"}), vec!["memcached:1.7"; 5]),
+        (3, json!({"size": 2, "image": "memcached:1.7"}), vec!["memcached:1.7"; 2]),
+        (4, json!({"size": 2}), vec!["memcached:1.6-alpine"; 2]),
+    ] {
+        cluster.apply(&sample(spec)).await;
+        cluster.quiet().await;
+        assert_eq!(images(&cluster).await, expected);
+        assert_eq!(cluster.list::<Pod>().await.len(), expected.len(), "and no others");
+        let status = status(&cluster).await;
+        assert_eq!(status.observed_generation, Some(generation));
+        assert!(status.conditions.iter().all(|one| one.observed_generation == Some(generation)));
+    }
+}
+
+#[tokio::test]
+async fn the_conditions_tell_how_far_it_is() {
+    let cluster = TestCluster::start().await;
+    cluster.script("slow", Script::default().ready_after(Duration::from_secs(60)));
+    let _operator = cluster.run(operator()).await;
+    let told = async || {
+        let conditions = status(&cluster).await.conditions.into_iter();
+        conditions.map(|one| format!("{} {} {}", one.type_, one.status, one.message)).collect::<Vec<_>>()
+    };
+    cluster.apply(&sample(json!({"size": 2, "image": "slow"}))).await;
+    cluster.quiet().await;
+    let on_its_way = [
+        "Available False 0 of 2 pods are available",
+        "Progressing True 2 of 2 pods are up to date",
+        "Degraded False nothing is in the way",
+    ];
+    assert_eq!(told().await, on_its_way);
+    cluster.advance(Duration::from_secs(60)).await;
+    let there = [
+        "Available True 2 of 2 pods are available",
+        "Progressing False 2 of 2 pods are up to date",
+        "Degraded False nothing is in the way",
+    ];
+    assert_eq!(told().await, there);
+}
+
+#[tokio::test]
+async fn what_can_not_be_is_refused_by_name() {
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    for (spec, expected) in [
+        (json!({"size": 0}), "spec.size in body should be greater than or equal to 1"),
+        (json!({"size": 6}), "spec.size in body should be less than or equal to 5"),
+        (json!({"size": "three"}), "spec.size: expected numeric (int or float), got string"),
+        (json!({"size": 1, "image": 2}), "spec.image: expected string, got"),
+        (json!({}), "spec.size: Required value"),
+    ] {
+        let refusal = cluster.refusal(&sample(spec)).await;
+        assert!(refusal.contains(expected), "{refusal}");
+    }
+}
