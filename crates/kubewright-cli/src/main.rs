@@ -1,9 +1,12 @@
 //! The `kubewright` command.
 
+mod apply;
 mod cluster;
+mod local;
 mod terminal;
+mod up;
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -20,20 +23,45 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a local cluster
+    Up(up::Up),
     Cluster(cluster::Cluster),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = match arguments.command {
-        Command::Cluster(cluster) => cluster.run(),
-    };
-    match outcome {
+    match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             terminal::error(&why);
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(command: Command) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|why| format!("can't start the runtime: {why}"))?;
+    runtime.block_on(async {
+        // Before anything is opened, so that a signal during the start also ends cleanly.
+        let stop = stop_signal().map_err(|why| format!("can't listen for signals: {why}"))?;
+        match command {
+            Command::Up(up) => up.run(stop).await,
+            Command::Cluster(cluster) => cluster.run(stop).await,
+        }
+    })
+}
+
+/// A future that resolves at SIGINT or SIGTERM.
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

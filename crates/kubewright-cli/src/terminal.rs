@@ -2,6 +2,17 @@
 
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 
+use clap::ValueEnum;
+
+/// Who reads what a command has to say in the end.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// People
+    Text,
+    /// Programs
+    Json,
+}
+
 /// A line for people or scripts on standard output. A reader that has gone away is no error.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(stdout(), "{text}");

@@ -88,6 +88,11 @@ impl Operator {
         &self.name
     }
 
+    /// The names of its controllers, as metrics and logs have them.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.controllers.iter().map(|controller| &*controller.description.name)
+    }
+
     /// The definitions of the kinds that it brings along.
     pub fn definitions(&self) -> Vec<&CustomResourceDefinition> {
         self.controllers.iter().filter_map(|controller| controller.description.definition.as_ref()).collect()

@@ -4,6 +4,9 @@
 use k8s_openapi::api::core::v1::{Capabilities, Container, ContainerPort, PodSpec, SecurityContext};
 use kubewright::prelude::*;
 
+/// A resource to begin with.
+pub const SAMPLE: &str = include_str!("../config/samples/memcached.yaml");
+
 /// What is wanted.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(

@@ -8,8 +8,6 @@ use kubewright_cluster::{TestCluster, nodes::Script};
 use memcached_operator::{Memcached, MemcachedStatus, operator};
 use serde_json::{Value, json};
 
-const SAMPLE: &str = include_str!("../config/samples/memcached.yaml");
-
 /// The sample with another specification.
 fn sample(spec: Value) -> String {
     let api_version = "cache.example.com/v1alpha1";

@@ -1,9 +1,7 @@
 //! What every operator promises, and this one, too.
 
 use kubewright_cluster::{Promises, promises};
-use memcached_operator::operator;
-
-const SAMPLE: &str = include_str!("../config/samples/memcached.yaml");
+use memcached_operator::{SAMPLE, operator};
 
 promises!(Promises::of(operator, SAMPLE));
 
