@@ -73,6 +73,11 @@ impl Local {
         format!("https://{}", self.listening.address())
     }
 
+    /// How the administrator reaches it.
+    pub(crate) fn kubeconfig(&self) -> String {
+        self.listening.kubeconfig()
+    }
+
     /// Waits until the controllers have ended by themselves, and says why; never if there are none.
     pub(crate) async fn ended(&mut self) -> String {
         let Some(controllers) = &mut self.controllers else { return std::future::pending().await };

@@ -3,6 +3,7 @@
 mod apply;
 mod cluster;
 mod local;
+mod run;
 mod terminal;
 mod up;
 
@@ -12,6 +13,9 @@ use clap::{Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// As shells have it for a program that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// Build, run and test Kubernetes operators in Rust.
 #[derive(Parser)]
@@ -24,12 +28,13 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Up),
+    Run(run::Run),
     Cluster(cluster::Cluster),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments.command) {
+    match carry_out(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             terminal::error(&why);
@@ -38,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), String> {
+fn carry_out(command: Command) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -48,20 +53,28 @@ fn run(command: Command) -> Result<(), String> {
         let stop = stop_signal().map_err(|why| format!("can't listen for signals: {why}"))?;
         match command {
             Command::Up(up) => up.run(stop).await,
+            Command::Run(run) => run.run(stop).await,
             Command::Cluster(cluster) => cluster.run(stop).await,
         }
     })
 }
 
-/// A future that resolves at SIGINT or SIGTERM.
+/// A future that resolves at SIGINT or SIGTERM. A second one ends the process at once.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
+    let mut next = async move || {
         tokio::select! {
             biased;
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+    };
+    Ok(async move {
+        next().await;
+        tokio::spawn(async move {
+            next().await;
+            std::process::exit(INTERRUPTED);
+        });
     })
 }

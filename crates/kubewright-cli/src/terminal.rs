@@ -18,8 +18,13 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(stdout(), "{text}");
 }
 
+/// A text in a colour of the terminal.
+pub(crate) fn painted(colour: &str, text: &str) -> String {
+    format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+}
+
 /// One clear line on standard error.
 pub(crate) fn error(text: &str) {
-    let label = if stderr().is_terminal() { "\u{1b}[1;31merror\u{1b}[0m" } else { "error" };
+    let label = if stderr().is_terminal() { painted("1;31", "error") } else { "error".to_owned() };
     let _ = writeln!(stderr(), "{label}: {text}");
 }

@@ -10,7 +10,7 @@ use super::{
     reconciles::{Reconcile, Reconciles},
     state::{Mood, State},
 };
-use crate::terminal::line;
+use crate::terminal::{line, painted};
 
 /// How many events, and how many reconciles, a picture has.
 const LATEST: usize = 5;
@@ -153,10 +153,6 @@ fn mark(mood: Mood) -> String {
         Mood::Busy => painted("33", "◌"),
         Mood::Unwell => painted("31", "✗"),
     }
-}
-
-fn painted(colour: &str, text: &str) -> String {
-    format!("\u{1b}[{colour}m{text}\u{1b}[0m")
 }
 
 /// The first line of a text, as far as it fits.

@@ -95,6 +95,7 @@ impl Branch {
             "apiVersion": self.object.types.as_ref().map(|types| &types.api_version),
             "kind": kind(&self.object),
             "name": self.object.name_any(),
+            "uid": self.object.uid(),
             "isWell": self.state.mood == Mood::Well,
             "state": self.state.text,
         });

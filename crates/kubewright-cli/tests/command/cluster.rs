@@ -1,20 +1,12 @@
 //! `kubewright cluster` as people run it: flags, signals, files, and what survives a `kill -9`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    unreachable_pub,
-    reason = "a test that can't go on says so by panicking"
-)]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
     os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use k8s_openapi::api::{
@@ -22,80 +14,16 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node, Pod},
 };
 use kube::{
-    Api, Client, Config, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-fn kubewright() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kubewright"));
-    for variable in ["LISTEN", "DATA_DIR", "TOKEN", "KUBECONFIG", "NODES"] {
-        command.env_remove(format!("KUBEWRIGHT_{variable}"));
-    }
-    command
-}
+use crate::support::{Cluster, error_of, kubewright, run};
 
-fn run(arguments: &[&str]) -> Output {
-    kubewright().args(arguments).output().expect("the command runs")
-}
-
-fn error_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A running cluster; it ends with this.
-struct Cluster {
-    child: Child,
-    ready: Value,
-    kubeconfig: PathBuf,
-}
-
-impl Cluster {
-    /// Starts an API server with its kubeconfig in `dir`, and waits until it is ready.
-    fn start(dir: &Path, arguments: &[&str]) -> Self {
-        Self::run(dir, &[&["--api-only"], arguments].concat())
-    }
-
-    /// Starts a cluster with its kubeconfig in `dir`, and waits until it is ready.
-    fn run(dir: &Path, arguments: &[&str]) -> Self {
-        let kubeconfig = dir.join("kubeconfig");
-        let mut child = kubewright()
-            .args(["cluster", "--output", "json", "--kubeconfig"])
-            .arg(&kubeconfig)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
-        let mut line = String::new();
-        let stdout = child.stdout.as_mut().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("one line of JSON, not {line:?}"));
-        Self { child, ready, kubeconfig }
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
-    }
-
-    async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
-    }
-
-    async fn maps(&self) -> Api<ConfigMap> {
-        Api::namespaced(self.client().await, "default")
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+async fn maps(cluster: &Cluster) -> Api<ConfigMap> {
+    Api::namespaced(cluster.client().await, "default")
 }
 
 fn config_map(name: &str) -> ConfigMap {
@@ -260,7 +188,7 @@ async fn every_acknowledged_write_survives_a_kill() {
     let mut kept: Vec<(String, String)> = Vec::new();
     for round in 0..3 {
         let mut cluster = Cluster::start(dir.path(), &["--data-dir", &data]);
-        let maps = cluster.maps().await;
+        let maps = maps(&cluster).await;
         assert_all(&maps, &kept).await;
         // A writer that is cut off in the middle, and the one who cuts it off after its fiftieth write.
         for index in 0..200 {
@@ -279,7 +207,7 @@ async fn every_acknowledged_write_survives_a_kill() {
         assert!(kept.len() >= 50 * (round + 1), "{}", kept.len());
     }
     let cluster = Cluster::start(dir.path(), &["--data-dir", &data]);
-    let maps = cluster.maps().await;
+    let maps = maps(&cluster).await;
     assert_all(&maps, &kept).await;
     // Revisions go on, and a watch from the last of them sees what comes.
     let created = maps.create(&PostParams::default(), &config_map("after")).await.expect("it is writable");
@@ -371,8 +299,7 @@ async fn a_torn_tail_is_cut_off() {
     let path = data.to_string_lossy().into_owned();
     let revision = {
         let cluster = Cluster::start(dir.path(), &["--data-dir", &path]);
-        let created = cluster
-            .maps()
+        let created = maps(&cluster)
             .await
             .create(&PostParams::default(), &config_map("a"))
             .await
@@ -388,7 +315,7 @@ async fn a_torn_tail_is_cut_off() {
         .and_then(|mut log| log.write_all(&whole[whole.len() / 2..][..40]))
         .expect("it is appended");
     let cluster = Cluster::start(dir.path(), &["--data-dir", &path]);
-    let maps = cluster.maps().await;
+    let maps = maps(&cluster).await;
     assert_all(&maps, &[("a".to_owned(), revision)]).await;
     maps.create(&PostParams::default(), &config_map("b")).await.expect("it is writable");
 }

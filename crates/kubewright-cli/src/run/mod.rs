@@ -1,0 +1,293 @@
+//! `kubewright run`: an operator that is being written, built and started again whenever its source changes.
+
+mod logs;
+mod source;
+
+use std::{
+    path::{Path, PathBuf},
+    pin::{Pin, pin},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use clap::Args;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, PostParams},
+};
+use kubewright_apiserver::write_private;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+    time::{sleep, timeout},
+};
+
+use self::{logs::Logs, source::Source};
+use crate::{
+    apply::apply,
+    local::{Local, Place},
+};
+
+/// How often the source is looked at.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How long an operator may take to end; a little longer than the grace period it gives itself.
+const PATIENCE: Duration = Duration::from_secs(35);
+/// For how long the token of an operator is good.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// Run an operator from its source, and again when that changes
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  kubewright run
+      The operator in this directory, against the cluster of the current kubeconfig.
+
+  kubewright run operators/memcached --local
+      Against a local cluster of its own, where it is installed with the rights of its manifests.
+
+  kubewright run --local --data-dir .kubewright -- --log-level debug
+      Keeps the cluster between runs; what is behind -- is for the operator.")]
+pub(crate) struct Run {
+    /// The directory of the operator's crate
+    #[arg(default_value = ".")]
+    path: PathBuf,
+
+    /// Which of its programs to run, if it has several
+    #[arg(long, value_name = "NAME")]
+    bin: Option<String>,
+
+    /// Run it against a local cluster of its own
+    #[arg(long)]
+    local: bool,
+
+    /// End when the operator ends, and leave its source alone
+    #[arg(long)]
+    once: bool,
+
+    /// How many simulated nodes the local cluster has
+    #[arg(long, value_name = "N", default_value_t = 1, env = "KUBEWRIGHT_NODES")]
+    nodes: usize,
+
+    #[command(flatten)]
+    place: Place,
+
+    /// Arguments for the operator
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    arguments: Vec<String>,
+}
+
+impl Run {
+    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> Result<(), String> {
+        let mut stop = pin!(stop);
+        let mut logs = Logs::new();
+        let source = Source::of(&self.path, self.bin.clone()).await?;
+        let mut local = match self.local {
+            true => Some(self.place.start(Some(self.nodes)).await?),
+            false => None,
+        };
+        if let Some(local) = &local {
+            let kubeconfig = self.place.kubeconfig.display();
+            logs.note(&format!("a cluster is at {}; export KUBECONFIG={kubeconfig}", local.url()));
+        }
+        let outcome = self.follow(&source, local.as_ref(), &mut logs, stop.as_mut()).await;
+        if let Some(local) = local.take() {
+            local.stop().await;
+        }
+        outcome
+    }
+
+    /// Builds and runs it, again and again, until it is told to stop.
+    async fn follow(
+        &self,
+        source: &Source,
+        local: Option<&Local>,
+        logs: &mut Logs,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), String> {
+        let mut running: Option<Program> = None;
+        loop {
+            let seen = source.snapshot();
+            let built = tokio::select! {
+                biased;
+                () = &mut stop => {
+                    end(running, logs).await;
+                    return Ok(());
+                }
+                built = self.prepare(source, local) => built,
+            };
+            match built {
+                Ok((program, kubeconfig)) => {
+                    end(running.take(), logs).await;
+                    logs.begin();
+                    running = Some(self.start(&program, kubeconfig.as_deref())?);
+                    logs.note(&format!("running {}", program.display()));
+                }
+                Err(why) if self.once => return Err(why),
+                Err(why) if running.is_some() => logs.note(&format!("{why}; what ran before goes on")),
+                Err(why) => logs.note(&format!("{why}; waiting for a change")),
+            }
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut stop => {
+                        logs.note("stopping");
+                        end(running, logs).await;
+                        return Ok(());
+                    }
+                    said = next(&mut running) => match said {
+                        Said::Line(line) => logs.take(&line),
+                        Said::Ended(status) => {
+                            running = None;
+                            if self.once {
+                                return if status.success() { Ok(()) } else { Err(ended(status)) };
+                            }
+                            logs.note(&format!("{}; waiting for a change", ended(status)));
+                        }
+                    },
+                    () = changed(source, &seen), if !self.once => {
+                        logs.note("the source has changed");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Builds the operator and, if the cluster is its own, installs it. Gives the program, and how it reaches the
+    /// cluster if that is not as usual.
+    async fn prepare(
+        &self,
+        source: &Source,
+        local: Option<&Local>,
+    ) -> Result<(PathBuf, Option<PathBuf>), String> {
+        let program = source.build().await?;
+        let kubeconfig = match local {
+            Some(local) => Some(self.install(&program, local).await?),
+            None => None,
+        };
+        Ok((program, kubeconfig))
+    }
+
+    /// Installs the operator as its manifests say, and writes the kubeconfig of its own account.
+    async fn install(&self, program: &Path, local: &Local) -> Result<PathBuf, String> {
+        let mut command = Command::new(program);
+        command.args(["manifests", "--only", "crds,namespace,rbac", "--output", "json"]).kill_on_drop(true);
+        let output = command.stderr(Stdio::inherit()).output().await;
+        let output = output.map_err(|why| format!("can't run {}: {why}", program.display()))?;
+        let no_manifests =
+            || format!("{} has no manifests: does it call kubewright::main?", program.display());
+        let list: Value = serde_json::from_slice(&output.stdout).map_err(|_| no_manifests())?;
+        let client = local.server.client();
+        let mut account: Option<DynamicObject> = None;
+        for document in list["items"].as_array().ok_or_else(no_manifests)? {
+            let object: DynamicObject =
+                serde_json::from_value(document.clone()).map_err(|_| no_manifests())?;
+            apply(&client, &object).await?;
+            if document["kind"] == "ServiceAccount" {
+                account = Some(object);
+            }
+        }
+        let account = account.ok_or_else(no_manifests)?;
+        let namespace = account.namespace().unwrap_or_default();
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, &namespace);
+        let spec =
+            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let token =
+            accounts.create_token_request(&account.name_any(), &PostParams::default(), &request).await;
+        let token = token.map_err(|why| format!("the operator got no token: {why}"))?;
+        let token = token.status.map(|status| status.token).unwrap_or_default();
+
+        let mut config: Value = serde_saphyr::from_str(&local.kubeconfig()).map_err(|why| why.to_string())?;
+        config["users"][0]["user"] = json!({"token": token});
+        config["contexts"][0]["context"]["namespace"] = namespace.into();
+        let path = self.place.kubeconfig.with_extension("operator.kubeconfig");
+        write_private(&path, &config.to_string())
+            .map_err(|why| format!("can't write the kubeconfig {}: {why}", path.display()))?;
+        Ok(path)
+    }
+
+    fn start(&self, program: &Path, kubeconfig: Option<&Path>) -> Result<Program, String> {
+        let mut command = Command::new(program);
+        command.arg("run").args(&self.arguments);
+        // Ctrl-C on the terminal is for this process, which then tells the operator.
+        command.process_group(0).kill_on_drop(true).stdin(Stdio::null()).stderr(Stdio::piped());
+        command.env("LOG_FORMAT", "json");
+        for (name, value) in [("METRICS_BIND_ADDRESS", "127.0.0.1:0"), ("HEALTH_PROBE_BIND_ADDRESS", "0")] {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
+        if let Some(kubeconfig) = kubeconfig {
+            command.env("KUBECONFIG", kubeconfig);
+        }
+        let mut child = command.spawn().map_err(|why| format!("can't run {}: {why}", program.display()))?;
+        let lines = child.stderr.take().map(|stderr| BufReader::new(stderr).lines());
+        Ok(Program { child, lines })
+    }
+}
+
+/// A running operator.
+struct Program {
+    child: Child,
+    /// What it logs; nothing once it has closed that.
+    lines: Option<Lines<BufReader<ChildStderr>>>,
+}
+
+enum Said {
+    Line(String),
+    Ended(ExitStatus),
+}
+
+/// What the operator says next; nothing ever if there is none.
+async fn next(running: &mut Option<Program>) -> Said {
+    let Some(program) = running else { return std::future::pending().await };
+    if let Some(lines) = &mut program.lines {
+        if let Ok(Some(line)) = lines.next_line().await {
+            return Said::Line(line);
+        }
+        program.lines = None;
+    }
+    Said::Ended(program.child.wait().await.unwrap_or_default())
+}
+
+fn ended(status: ExitStatus) -> String {
+    format!("the operator has ended: {status}")
+}
+
+/// Waits until the source differs from what was seen, and has settled.
+async fn changed(source: &Source, seen: &source::Snapshot) {
+    let mut last = source.snapshot();
+    loop {
+        sleep(GLANCE).await;
+        let now = source.snapshot();
+        if now == last && now != *seen {
+            return;
+        }
+        last = now;
+    }
+}
+
+/// Asks an operator to end, and waits for it; if it takes too long, it is killed.
+async fn end(mut running: Option<Program>, logs: &mut Logs) {
+    let Some(program) = &running else { return };
+    let pid = program.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(pid) = pid {
+        // If it has just ended by itself, so much the better.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let said = async {
+        while let Said::Line(line) = next(&mut running).await {
+            logs.take(&line);
+        }
+    };
+    if timeout(PATIENCE, said).await.is_err() {
+        logs.note("the operator did not end in time: it is killed");
+    }
+}

@@ -1,0 +1,158 @@
+//! The source of an operator: building it, and seeing that it has changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::SystemTime,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::Command;
+
+/// A crate that is an operator.
+pub(super) struct Source {
+    manifest: PathBuf,
+    /// Which of its programs, if it has several.
+    bin: Option<String>,
+    /// The directories of the crate and of all that it is made of on this machine.
+    directories: Vec<PathBuf>,
+}
+
+/// When each file was last written.
+pub(super) type Snapshot = BTreeMap<PathBuf, SystemTime>;
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    manifest_path: PathBuf,
+    /// Nothing if it is on this machine.
+    source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    root: Option<String>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    dependencies: Vec<String>,
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    // If this ends, so does that.
+    command.kill_on_drop(true).stdin(Stdio::null());
+    command
+}
+
+fn no_cargo(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::NotFound => "cargo is not there: install Rust from https://rustup.rs".to_owned(),
+        _ => format!("can't run cargo: {why}"),
+    }
+}
+
+impl Source {
+    /// The crate in a directory.
+    pub(super) async fn of(directory: &Path, bin: Option<String>) -> Result<Self, String> {
+        let manifest = directory.join("Cargo.toml");
+        if !manifest.is_file() {
+            let directory = directory.display();
+            return Err(format!(
+                "{directory} is no crate: it has no Cargo.toml. Name the directory of an operator"
+            ));
+        }
+        let mut command = cargo();
+        command.args(["metadata", "--format-version", "1", "--manifest-path"]).arg(&manifest);
+        let output = command.stderr(Stdio::inherit()).output().await.map_err(|why| no_cargo(&why))?;
+        if !output.status.success() {
+            return Err(format!("{} can't be read by cargo", manifest.display()));
+        }
+        let metadata: Metadata = serde_json::from_slice(&output.stdout)
+            .map_err(|why| format!("can't read what cargo says of the crate: {why}"))?;
+        let directories = metadata.directories().ok_or_else(|| {
+            format!("{} is a workspace: name the directory of one of its crates", directory.display())
+        })?;
+        Ok(Self { manifest, bin, directories })
+    }
+
+    /// Builds it, and gives the program.
+    pub(super) async fn build(&self) -> Result<PathBuf, String> {
+        let mut command = cargo();
+        command.args(["build", "--message-format", "json-render-diagnostics", "--manifest-path"]);
+        command.arg(&self.manifest).stderr(Stdio::inherit());
+        if let Some(bin) = &self.bin {
+            command.args(["--bin", bin]);
+        }
+        let output = command.output().await.map_err(|why| no_cargo(&why))?;
+        if !output.status.success() {
+            return Err("the operator does not build".to_owned());
+        }
+        let messages = output.stdout.split(|byte| *byte == b'\n');
+        let mut programs: Vec<PathBuf> = messages
+            .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+            .filter_map(|message| Some(message.get("executable")?.as_str()?.into()))
+            .collect();
+        match (programs.pop(), programs.as_slice()) {
+            (Some(program), []) => Ok(program),
+            (None, _) => Err("the crate has no program: it needs a src/main.rs".to_owned()),
+            (Some(_), _) => Err("the crate has several programs: choose one with --bin".to_owned()),
+        }
+    }
+
+    /// How its files are at the moment.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new();
+        for directory in &self.directories {
+            collect(directory, &mut snapshot);
+        }
+        snapshot
+    }
+}
+
+/// The files below a directory, but for hidden ones and what is built from them. What can't be read is left out: it may
+/// just be going.
+fn collect(directory: &Path, snapshot: &mut Snapshot) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let Ok(metadata) = entry.metadata() else { continue };
+        let is_left_out = name.as_encoded_bytes().starts_with(b".") || name == "target";
+        match (is_left_out, metadata.is_dir()) {
+            (true, _) => {}
+            (false, true) => collect(&path, snapshot),
+            (false, false) => {
+                let _ = metadata.modified().map(|time| snapshot.insert(path, time));
+            }
+        }
+    }
+}
+
+impl Metadata {
+    /// The directories of the crate and of what it depends on, as far as they are on this machine.
+    fn directories(&self) -> Option<Vec<PathBuf>> {
+        let mut open = vec![self.resolve.root.as_deref()?];
+        let mut needed = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if needed.insert(id) {
+                let node = self.resolve.nodes.iter().find(|node| node.id == id);
+                open.extend(node.into_iter().flat_map(|node| node.dependencies.iter().map(String::as_str)));
+            }
+        }
+        let local = |package: &&Package| package.source.is_none() && needed.contains(package.id.as_str());
+        let packages = self.packages.iter().filter(local);
+        Some(packages.filter_map(|package| Some(package.manifest_path.parent()?.to_owned())).collect())
+    }
+}
