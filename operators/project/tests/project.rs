@@ -92,7 +92,7 @@ impl io::Write for Log {
 
 /// Everything in the cluster, apart from the Project and its Secret.
 async fn everything_else(cluster: &TestCluster) -> String {
-    let discovery = Discovery::new(cluster.client()).run().await.unwrap();
+    let discovery = Discovery::new(cluster.client()).run().await.expect("resources can be discovered");
     let mut text = String::new();
     for (resource, capabilities) in discovery.groups().flat_map(|group| group.resources_by_stability()) {
         if !capabilities.supports_operation("list") || ["Project", "Secret"].contains(&resource.kind.as_str())
@@ -100,7 +100,8 @@ async fn everything_else(cluster: &TestCluster) -> String {
             continue;
         }
         let api: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
-        text += &json!(api.list(&ListParams::default()).await.unwrap().items).to_string();
+        let list = api.list(&ListParams::default()).await.expect("it can be listed");
+        text += &json!(list.items).to_string();
     }
     text
 }
