@@ -1,11 +1,12 @@
-//! Workloads: the Deployment that an object owns, its pods, and what both tell of the object.
+//! Workloads: the Deployment that an object owns, the Service in front of it, its pods, and what they tell of the
+//! object.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus},
-        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus, PodTemplateSpec},
+        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus, PodTemplateSpec, Service, ServiceSpec},
     },
     apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector},
 };
@@ -71,6 +72,15 @@ pub fn deployment<K: Resource<DynamicType = ()>>(owner: &K, replicas: i32, pod: 
             ..DeploymentSpec::default()
         }),
         ..Deployment::default()
+    }
+}
+
+/// A Service with the name of its owner, in front of the pods with the owner's [`labels`].
+pub fn service<K: Resource<DynamicType = ()>>(owner: &K, spec: ServiceSpec) -> Service {
+    Service {
+        metadata: child_meta(owner, ""),
+        spec: Some(ServiceSpec { selector: Some(labels(owner)), ..spec }),
+        ..Service::default()
     }
 }
 

@@ -5,25 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
-use memcached_operator::{Memcached, MemcachedStatus, operator};
-use serde_json::{Value, json};
-
-/// The sample with another specification.
-fn sample(spec: Value) -> String {
-    let api_version = "cache.example.com/v1alpha1";
-    let sample =
-        json!({"apiVersion": api_version, "kind": "Memcached", "metadata": {"name": "sample"}, "spec": spec});
-    sample.to_string()
-}
-
-async fn status(cluster: &TestCluster) -> MemcachedStatus {
-    cluster.get::<Memcached>("sample").await.status.unwrap_or_default()
-}
+use memcached_operator::{Memcached, SAMPLE, operator};
+use serde_json::json;
 
 /// The images of the pods that the status names.
 async fn images(cluster: &TestCluster) -> Vec<String> {
     let mut images = Vec::new();
-    for node in status(cluster).await.nodes {
+    for node in cluster.status::<Memcached>("sample").await.nodes {
         let pod = cluster.find::<Pod>(&node).await.and_then(|pod| pod.spec);
         images.extend(pod.into_iter().flat_map(|spec| spec.containers).filter_map(|one| one.image));
     }
@@ -38,7 +26,7 @@ async fn there_are_as_many_pods_as_are_asked_for_and_the_status_names_them() {
     cluster.quiet().await;
     let pods: Vec<String> = cluster.list::<Pod>().await.iter().map(|pod| pod.name_any()).collect();
     assert_eq!(pods.len(), 3);
-    assert_eq!(status(&cluster).await.nodes, pods);
+    assert_eq!(cluster.status::<Memcached>("sample").await.nodes, pods);
     assert_eq!(images(&cluster).await, ["memcached:1.6-alpine"; 3]);
     let table = cluster.table::<Memcached>().await;
     assert!(table.starts_with("NAME     SIZE   AVAILABLE   AGE\nsample   3      True        "), "{table}");
@@ -54,11 +42,11 @@ async fn a_changed_specification_flows_through() {
         (3, json!({"size": 2, "image": "memcached:1.7"}), vec!["memcached:1.7"; 2]),
         (4, json!({"size": 2}), vec!["memcached:1.6-alpine"; 2]),
     ] {
-        cluster.apply(&sample(spec)).await;
+        cluster.apply_spec::<Memcached>("sample", spec).await;
         cluster.quiet().await;
         assert_eq!(images(&cluster).await, expected);
         assert_eq!(cluster.list::<Pod>().await.len(), expected.len(), "and no others");
-        let status = status(&cluster).await;
+        let status = cluster.status::<Memcached>("sample").await;
         assert_eq!(status.observed_generation, Some(generation));
         assert!(status.conditions.iter().all(|one| one.observed_generation == Some(generation)));
     }
@@ -69,25 +57,21 @@ async fn the_conditions_tell_how_far_it_is() {
     let cluster = TestCluster::start().await;
     cluster.script("slow", Script::default().ready_after(Duration::from_secs(60)));
     let _operator = cluster.run(operator()).await;
-    let told = async || {
-        let conditions = status(&cluster).await.conditions.into_iter();
-        conditions.map(|one| format!("{} {} {}", one.type_, one.status, one.message)).collect::<Vec<_>>()
-    };
-    cluster.apply(&sample(json!({"size": 2, "image": "slow"}))).await;
+    cluster.apply_spec::<Memcached>("sample", json!({"size": 2, "image": "slow"})).await;
     cluster.quiet().await;
-    let on_its_way = [
-        "Available False 0 of 2 pods are available",
-        "Progressing True 2 of 2 pods are up to date",
-        "Degraded False nothing is in the way",
-    ];
-    assert_eq!(told().await, on_its_way);
+    assert_eq!(
+        cluster.conditions::<Memcached>("sample").await,
+        "Available=False PodsUnavailable: 0 of 2 pods are available\n\
+         Progressing=True RollingOut: 2 of 2 pods are up to date\n\
+         Degraded=False AsExpected: nothing is in the way"
+    );
     cluster.advance(Duration::from_secs(60)).await;
-    let there = [
-        "Available True 2 of 2 pods are available",
-        "Progressing False 2 of 2 pods are up to date",
-        "Degraded False nothing is in the way",
-    ];
-    assert_eq!(told().await, there);
+    assert_eq!(
+        cluster.conditions::<Memcached>("sample").await,
+        "Available=True PodsAvailable: 2 of 2 pods are available\n\
+         Progressing=False Complete: 2 of 2 pods are up to date\n\
+         Degraded=False AsExpected: nothing is in the way"
+    );
 }
 
 #[tokio::test]
@@ -101,7 +85,7 @@ async fn what_can_not_be_is_refused_by_name() {
         (json!({"size": 1, "image": 2}), "spec.image: expected string, got"),
         (json!({}), "spec.size: Required value"),
     ] {
-        let refusal = cluster.refusal(&sample(spec)).await;
+        let refusal = cluster.refusal::<Memcached>("sample", spec).await;
         assert!(refusal.contains(expected), "{refusal}");
     }
 }

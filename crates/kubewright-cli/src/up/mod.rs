@@ -164,9 +164,7 @@ impl Up {
         }
         for (sample, operator) in chosen.iter().zip(running.iter_mut()) {
             operator.working().await.map_err(|why| format!("{} does not work: {why}", sample.name))?;
-            for resource in objects(sample.resources)? {
-                create_if_missing(&client, &resource).await?;
-            }
+            create_if_missing(&client, &resource_of(sample)?).await?;
         }
         let (pictures, mut seen) = watch::channel(Picture::default());
         let pictures = Arc::new(pictures);
@@ -262,9 +260,12 @@ async fn any_ended(running: &mut [Running]) -> String {
     format!("an operator has ended: {why}")
 }
 
-/// The objects of a manifest.
-fn objects(yaml: &str) -> Result<Vec<DynamicObject>, String> {
-    serde_saphyr::from_multiple(yaml).map_err(|why| format!("a sample can't be read: {why}"))
+/// The resource of an operator, by the operator's name: they all share a namespace, and so do their children.
+fn resource_of(sample: &Sample) -> Result<DynamicObject, String> {
+    let mut resource: DynamicObject = serde_saphyr::from_str(sample.resource)
+        .map_err(|why| format!("the sample of {} can't be read: {why}", sample.name))?;
+    resource.metadata.name = Some(sample.name.to_owned());
+    Ok(resource)
 }
 
 /// The kind that a definition defines, at the version that is stored.

@@ -2,18 +2,23 @@
 
 use kubewright::Operator;
 
-/// An operator with resources to look after.
+/// An operator with a resource to look after.
 pub(super) struct Sample {
     /// What people call it.
     pub(super) name: &'static str,
     pub(super) operator: fn() -> Operator,
     /// As YAML.
-    pub(super) resources: &'static str,
+    pub(super) resource: &'static str,
 }
 
 /// In the order in which they are shown.
-pub(super) const OPERATORS: &[Sample] = &[Sample {
-    name: "memcached",
-    operator: memcached_operator::operator,
-    resources: memcached_operator::SAMPLE,
-}];
+pub(super) const OPERATORS: &[Sample] = &[
+    Sample { name: "myapp", operator: myapp_operator::operator, resource: myapp_operator::SAMPLE },
+    Sample { name: "myweb", operator: myweb_operator::operator, resource: myweb_operator::SAMPLE },
+    Sample { name: "project", operator: project_operator::operator, resource: project_operator::SAMPLE },
+    Sample {
+        name: "memcached",
+        operator: memcached_operator::operator,
+        resource: memcached_operator::SAMPLE,
+    },
+];

@@ -52,8 +52,8 @@ fn without_a_terminal_every_step_is_a_line() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("The cluster is at https://127.0.0.1:"), "{text}");
     let said: Vec<&&str> =
-        lines.iter().filter(|line| line.starts_with("Memcached default/sample: ")).collect();
-    assert_eq!(said.last().unwrap(), &&"Memcached default/sample: Available: 3 of 3 pods are available");
+        lines.iter().filter(|line| line.starts_with("Memcached default/memcached: ")).collect();
+    assert_eq!(said.last().unwrap(), &&"Memcached default/memcached: Available: 3 of 3 pods are available");
     assert!(lines.last().unwrap().starts_with("Everything has converged after "), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours");
 }
@@ -65,7 +65,7 @@ fn what_has_not_converged_in_time_is_told_with_its_state() {
     assert_eq!(done.status.code(), Some(1));
     let error = error_of(&done);
     assert!(error.starts_with("error: not everything has converged within 3s:\n"), "{error}");
-    assert!(error.contains("Memcached default/sample: Unschedulable: pod sample-"), "{error}");
+    assert!(error.contains("Memcached default/memcached: Unschedulable: pod memcached-"), "{error}");
     assert!(error.contains("FailedScheduling"), "the events are there, too: {error}");
 }
 

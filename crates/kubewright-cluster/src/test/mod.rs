@@ -18,10 +18,11 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, TypeMeta},
-    core::GroupVersionKind,
+    core::{GroupVersionKind, object::HasStatus},
     discovery,
 };
 use kubewright::{Kind, KindName, Operator, Options, Running, clock::Clock};
+use serde_json::{Value, json};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::sleep,
@@ -210,17 +211,24 @@ impl TestCluster {
         }
     }
 
-    /// Why the cluster refuses an object, given as YAML.
+    /// Applies an object that asks for something.
     ///
     /// # Panics
-    /// If it is no YAML, the cluster does not know the kind, or takes the object.
-    pub async fn refusal(&self, yaml: &str) -> String {
-        let object: DynamicObject = serde_saphyr::from_str(&unindented(yaml))
-            .unwrap_or_else(|why| panic!("this is no YAML of an object: {why}\n{yaml}"));
-        match self.apply_one(&object).await {
+    /// If the cluster refuses it.
+    pub async fn apply_spec<K: Kind>(&self, name: &str, spec: Value) {
+        let applied = self.apply_one(&asking::<K>(name, spec)).await;
+        applied.unwrap_or_else(|why| panic!("{name} was not applied: {why}"));
+    }
+
+    /// Why the cluster refuses an object that asks for something.
+    ///
+    /// # Panics
+    /// If it takes it.
+    pub async fn refusal<K: Kind>(&self, name: &str, spec: Value) -> String {
+        match self.apply_one(&asking::<K>(name, spec)).await {
             Err(kube::Error::Api(status)) => status.message.clone(),
             Err(why) => panic!("this is no answer: {why}"),
-            Ok(()) => panic!("{} was not refused", object.name_any()),
+            Ok(()) => panic!("{name} was not refused"),
         }
     }
 
@@ -254,6 +262,28 @@ impl TestCluster {
         found.unwrap_or_else(|why| panic!("{} {name} can't be read: {why}", K::kind(&()))).map(typed)
     }
 
+    /// The status of an object; the default if it has none.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub async fn status<K: Kind + HasStatus<Status: Clone + Default>>(&self, name: &str) -> K::Status {
+        self.get::<K>(name).await.status().cloned().unwrap_or_default()
+    }
+
+    /// The conditions of an object, one a line: `Available=True PodsAvailable: 3 of 3 pods are available`.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub async fn conditions<K: Kind>(&self, name: &str) -> String {
+        let object = json!(self.get::<K>(name).await);
+        let conditions = object["status"]["conditions"].as_array();
+        let line = |one: &Value| {
+            let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+            format!("{}={} {}: {}", text("type"), text("status"), text("reason"), text("message"))
+        };
+        conditions.into_iter().flatten().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// All objects of a kind, by name.
     ///
     /// # Panics
@@ -268,7 +298,7 @@ impl TestCluster {
     ///
     /// # Panics
     /// If that is refused.
-    pub async fn patch<K: Kind>(&self, name: &str, change: serde_json::Value) -> K {
+    pub async fn patch<K: Kind>(&self, name: &str, change: Value) -> K {
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
         typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
     }
@@ -277,8 +307,8 @@ impl TestCluster {
     ///
     /// # Panics
     /// If that is refused.
-    pub async fn patch_status<K: Kind>(&self, name: &str, status: serde_json::Value) -> K {
-        let change = Patch::Merge(serde_json::json!({"status": status}));
+    pub async fn patch_status<K: Kind>(&self, name: &str, status: Value) -> K {
+        let change = Patch::Merge(json!({"status": status}));
         let patched = self.api::<K>().patch_status(name, &PatchParams::default(), &change).await;
         typed(patched.unwrap_or_else(|why| panic!("{} {name} was not changed: {why}", K::kind(&()))))
     }
@@ -502,6 +532,11 @@ fn watched() -> [ApiResource; 18] {
         of::<ServiceAccount>(),
         of::<StatefulSet>(),
     ]
+}
+
+/// An object of a kind that asks for something.
+fn asking<K: Kind>(name: &str, spec: Value) -> DynamicObject {
+    DynamicObject::new(name, &ApiResource::erase::<K>(&())).data(json!({"spec": spec}))
 }
 
 /// An object as its type.

@@ -85,6 +85,8 @@ pub(crate) struct Description {
     pub(crate) owned: Vec<KindName>,
     pub(crate) rights: Rights,
     pub(crate) options: Options,
+    /// Whether those who may only look at things may not look at its objects.
+    pub(crate) is_confidential: bool,
     /// Whether it sees its objects whole, and one replica at a time speaks for them: only then it can say in their
     /// status that they are stalled.
     pub(crate) tells_stalled: bool,
@@ -136,6 +138,7 @@ pub struct Builder<K: Kind> {
     cleanups: Vec<Cleanup<K>>,
     owned: Vec<KindName>,
     rights: Rights,
+    is_confidential: bool,
     options: Options,
 }
 
@@ -156,6 +159,7 @@ impl<K: Kind> Builder<K> {
             cleanups: Vec::new(),
             owned: Vec::new(),
             rights,
+            is_confidential: false,
             options: Options {
                 concurrency: 1,
                 timeout: None,
@@ -311,6 +315,14 @@ impl<K: Kind> Builder<K> {
         self
     }
 
+    /// The objects hold secrets: the manifests have no role for those who may only look at them, just as nobody may
+    /// look at Secrets who has no other right than that.
+    #[must_use]
+    pub fn confidential(mut self) -> Self {
+        self.is_confidential = true;
+        self
+    }
+
     /// Cleans up before an object goes: the name is put on each object before it is first reconciled, and taken
     /// off when the finalizer is done. Several are run in the order in which they were added.
     #[must_use]
@@ -374,7 +386,17 @@ impl<K: Kind> Builder<K> {
     /// What is done for each object.
     pub fn run(self, reconciler: impl Reconciler<K>) -> Controller {
         let Self {
-            name, definition, predicates, mut sources, prune, cleanups, owned, rights, options, ..
+            name,
+            definition,
+            predicates,
+            mut sources,
+            prune,
+            cleanups,
+            owned,
+            rights,
+            is_confidential,
+            options,
+            ..
         } = self;
         // Only now: `watching` may have been called after the others.
         let watch = self.indexes.into_iter().fold(self.watch, Watch::index);
@@ -388,6 +410,7 @@ impl<K: Kind> Builder<K> {
             owned,
             rights,
             options,
+            is_confidential,
             tells_stalled,
         };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, Names, definitions};
@@ -22,8 +23,7 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOpt
     documents.extend(leader_election(names));
     documents.extend(options.secure_metrics.then(|| metrics_reader(names)));
     for definition in definitions::merged(operator) {
-        let resource = &definition.spec.names;
-        documents.extend(roles_for_people(&definition.spec.group, &resource.plural, &resource.kind, names));
+        documents.extend(roles_for_people(&definition, is_confidential(operator, &definition), names));
     }
     documents
 }
@@ -152,8 +152,22 @@ fn metrics_reader(names: &Names<'_>) -> Value {
     })
 }
 
-/// Roles that become part of the cluster's own `admin`, `edit` and `view`.
-fn roles_for_people(group: &str, plural: &str, kind: &str, names: &Names<'_>) -> Vec<Value> {
+fn is_confidential(operator: &Operator, definition: &CustomResourceDefinition) -> bool {
+    let mut controllers = operator.controllers.iter().map(|controller| &controller.description);
+    controllers.any(|one| {
+        one.is_confidential
+            && one.kind.group == definition.spec.group
+            && one.kind.plural == definition.spec.names.plural
+    })
+}
+
+/// Roles that become part of the cluster's own `admin`, `edit` and `view`; not the last if nobody may just look.
+fn roles_for_people(
+    definition: &CustomResourceDefinition,
+    is_confidential: bool,
+    names: &Names<'_>,
+) -> Vec<Value> {
+    let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
     let editing = ["create", "delete", "get", "list", "patch", "update", "watch"];
     let tiers: [(&str, &str, &[&str]); 3] = [
         ("admin", "admin", &["*"]),
@@ -162,8 +176,10 @@ fn roles_for_people(group: &str, plural: &str, kind: &str, names: &Names<'_>) ->
     ];
     tiers
         .into_iter()
+        .filter(|(tier, ..)| !is_confidential || *tier != "viewer")
         .map(|(tier, aggregate, verbs)| {
-            let name = format!("{}-{}-{tier}", names.operator, kind.to_ascii_lowercase());
+            let kind = definition.spec.names.kind.to_ascii_lowercase();
+            let name = format!("{}-{kind}-{tier}", names.operator);
             let mut metadata = names.cluster(name);
             metadata["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{aggregate}")] = json!("true");
             json!({

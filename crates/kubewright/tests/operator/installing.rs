@@ -159,6 +159,20 @@ fn manifests_are_laid_out_as_kubebuilder_does_it() {
 }
 
 #[test]
+fn nobody_may_just_look_at_what_is_confidential() {
+    let roles = |controller: Controller| -> Vec<String> {
+        let files = Operator::new("door-operator").controller(controller).config(&ManifestOptions::default());
+        files.unwrap().into_keys().filter(|path| path.starts_with("rbac/door_")).collect()
+    };
+    let open = roles(Controller::of::<Door>().run(Idle));
+    assert_eq!(
+        open,
+        ["rbac/door_admin_role.yaml", "rbac/door_editor_role.yaml", "rbac/door_viewer_role.yaml"]
+    );
+    assert_eq!(roles(Controller::of::<Door>().confidential().run(Idle)), open[..2]);
+}
+
+#[test]
 fn with_namespaces_there_are_no_rights_beyond_them() {
     if is_left_out("no server takes part") {
         return;

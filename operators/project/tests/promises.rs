@@ -1,0 +1,11 @@
+//! What every operator promises, and this one, too.
+
+use kubewright_cluster::{Promises, promises};
+use project_operator::{SAMPLE, operator};
+
+promises!(Promises::of(operator, SAMPLE));
+
+#[tokio::test]
+async fn a_resource_from_before_there_were_conditions_is_looked_after() {
+    Promises::of(operator, SAMPLE).a_resource_from_before_a_field_is_looked_after("/status/conditions").await;
+}
