@@ -18,7 +18,7 @@ use crate::{
     cache::{Index, Watch},
     context::{Reader, child_name, condition, label_value},
     controller::Builder,
-    error::Result,
+    error::{Error, Result},
     kind::{Key, Kind, Seen, is_namespaced},
     lookup::Lookup,
 };
@@ -131,8 +131,11 @@ impl<K: Kind> Reader<K> {
     /// are watched if the controller [follows](Builder::follows_pods) them.
     pub fn pods(&self) -> Result<Vec<Seen<Pod>>> {
         let object = self.object();
-        let mut pods =
-            self.indexed(&BY_INSTANCE, &label_value(object.meta().name.as_deref().unwrap_or_default()))?;
+        let instance = label_value(object.meta().name.as_deref().unwrap_or_default());
+        let mut pods = self.indexed(&BY_INSTANCE, &instance).map_err(|_| {
+            let kind = K::kind(&());
+            Error::terminal(format!("the pods of a {kind} are not watched: declare it with .follows_pods()"))
+        })?;
         pods.retain(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             (!is_namespaced::<K>() || pod.metadata.namespace == object.meta().namespace)
