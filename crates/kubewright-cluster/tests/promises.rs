@@ -145,7 +145,7 @@ async fn who_asks_for_more_than_its_rights_is_found_out() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "it is told that configmaps fail")]
+#[should_panic(expected = "configmaps fail, and that is told: None")]
 async fn who_does_not_tell_what_fails_is_found_out() {
     promises(Flaw::Secretive).an_error_of_the_server_is_told_until_it_passes().await;
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus},
-        core::v1::{ContainerStatus, Pod, PodSpec, PodStatus, PodTemplateSpec, Service, ServiceSpec},
+        core::v1::{
+            ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, Service, ServiceSpec,
+        },
     },
     apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector},
 };
@@ -16,7 +18,7 @@ use crate::{
     cache::{Index, Watch},
     context::{Reader, child_name, condition, label_value},
     controller::Builder,
-    error::Result,
+    error::{Error, Result},
     kind::{Key, Kind, Seen, is_namespaced},
     lookup::Lookup,
 };
@@ -129,8 +131,11 @@ impl<K: Kind> Reader<K> {
     /// are watched if the controller [follows](Builder::follows_pods) them.
     pub fn pods(&self) -> Result<Vec<Seen<Pod>>> {
         let object = self.object();
-        let mut pods =
-            self.indexed(&BY_INSTANCE, &label_value(object.meta().name.as_deref().unwrap_or_default()))?;
+        let instance = label_value(object.meta().name.as_deref().unwrap_or_default());
+        let mut pods = self.indexed(&BY_INSTANCE, &instance).map_err(|_| {
+            let kind = K::kind(&());
+            Error::terminal(format!("the pods of a {kind} are not watched: declare it with .follows_pods()"))
+        })?;
         pods.retain(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             (!is_namespaced::<K>() || pod.metadata.namespace == object.meta().namespace)
@@ -175,11 +180,10 @@ pub fn conditions(deployment: &Deployment, pods: &[Seen<Pod>]) -> Vec<Condition>
 
 /// Whether a Deployment has just the pods that are wanted, all of them up to date and available.
 pub fn is_complete(deployment: &Deployment) -> bool {
-    let (status, wanted) = (status(deployment), Some(wanted(deployment)).filter(|wanted| *wanted > 0));
+    let (status, wanted) = (status(deployment), wanted(deployment));
+    let counts = [status.replicas, status.updated_replicas, status.available_replicas];
     status.observed_generation >= deployment.metadata.generation
-        && [status.replicas, status.updated_replicas, status.available_replicas]
-            .iter()
-            .all(|count| *count == wanted)
+        && counts.iter().all(|count| count.unwrap_or(0) == wanted)
 }
 
 fn status(deployment: &Deployment) -> DeploymentStatus {
@@ -214,28 +218,29 @@ impl Trouble {
             reason: reason.to_owned(),
             message: format!("pod {}: {message}", pod.name_any()),
         };
-        if let Some(scheduled) = is_false(status, "PodScheduled") {
-            return Some(named("Unschedulable", scheduled.unwrap_or_default()));
+        if let Some(unscheduled) = untrue(status, "PodScheduled") {
+            let reason = unscheduled.reason.as_deref().unwrap_or("Unschedulable");
+            return Some(named(reason, unscheduled.message.clone().unwrap_or_default()));
         }
         let containers = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
         if let Some((container, reason, message)) = containers().find_map(broken) {
             return Some(named(&reason, format!("container {container}: {message}")));
         }
-        // The node says no more, so its containers are as they were last heard of, and the pod is not.
-        let is_lost = is_false(status, "Ready").is_some()
-            && status.container_statuses.iter().flatten().all(|container| container.ready)
-            && status.container_statuses.iter().flatten().count() > 0
-            && is_false(status, "ContainersReady").is_none();
+        // A kubelet says why. Whoever speaks for one that says no more does not, and leaves the containers as they were.
+        let is_lost = untrue(status, "Ready").is_some_and(|ready| ready.reason.is_none())
+            && status.container_statuses.iter().flatten().any(|container| container.ready);
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         is_lost.then(|| named("NodeNotReady", format!("node {node} is not ready")))
     }
 }
 
-/// The message of a condition that does not hold.
-fn is_false(status: &PodStatus, name: &str) -> Option<Option<String>> {
-    let conditions = status.conditions.iter().flatten();
-    let mut found = conditions.filter(|condition| condition.type_ == name && condition.status == "False");
-    found.next().map(|condition| condition.message.clone())
+/// A condition of a pod that does not hold.
+fn untrue<'s>(status: &'s PodStatus, name: &str) -> Option<&'s PodCondition> {
+    status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == name && condition.status == "False")
 }
 
 /// The name of a container that can't start or has failed, the reason, and what was said of it.
@@ -358,10 +363,17 @@ mod tests {
             ),
             (
                 pod(json!({
-                    "conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}],
+                    "conditions": [{"type": "Ready", "status": "False"}],
                     "containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": true, "restartCount": 0}],
                 })),
                 Some("NodeNotReady: pod web-1: node node-1 is not ready"),
+            ),
+            (
+                pod(json!({
+                    "conditions": [{"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"}],
+                    "containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": true, "restartCount": 0}],
+                })),
+                None,
             ),
         ] {
             assert_eq!(trouble(&pod).as_deref(), expected);

@@ -75,6 +75,20 @@ async fn the_conditions_tell_how_far_it_is() {
 }
 
 #[tokio::test]
+async fn a_name_may_be_too_long_for_a_label() {
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    let name = "x".repeat(100);
+    cluster.apply_spec::<Memcached>(&name, json!({"size": 2})).await;
+    cluster.quiet().await;
+    assert_eq!(cluster.status::<Memcached>(&name).await.nodes.len(), 2);
+    cluster.lose_pod(&cluster.list::<Pod>().await[0].name_any()).await;
+    cluster.quiet().await;
+    let pods: Vec<String> = cluster.list::<Pod>().await.iter().map(|pod| pod.name_any()).collect();
+    assert_eq!(cluster.status::<Memcached>(&name).await.nodes, pods);
+}
+
+#[tokio::test]
 async fn what_can_not_be_is_refused_by_name() {
     let cluster = TestCluster::start().await;
     let _operator = cluster.run(operator()).await;

@@ -23,4 +23,5 @@ mod stopping;
 mod support;
 mod tasks;
 mod watching;
+mod workloads;
 mod writing;
