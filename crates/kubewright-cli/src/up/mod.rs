@@ -57,6 +57,9 @@ Examples:
   kubewright up myweb memcached
       Two of them.
 
+  kubewright up memcached --no-samples
+      An operator that waits for resources: for its walk-through, or your own.
+
   kubewright up --once --output json
       For scripts: ends as soon as all samples have converged, and says how they are.
 
@@ -66,6 +69,10 @@ pub(crate) struct Up {
     /// Which operators to run; all of them if none is named
     #[arg(value_name = "OPERATOR", value_parser = PossibleValuesParser::new(OPERATORS.iter().map(|sample| sample.name)))]
     operators: Vec<String>,
+
+    /// Run the operators, but create no resources for them
+    #[arg(long, conflicts_with = "once")]
+    no_samples: bool,
 
     /// End when all samples have converged; with an error if they have not in time
     #[arg(long)]
@@ -164,7 +171,9 @@ impl Up {
         }
         for (sample, operator) in chosen.iter().zip(running.iter_mut()) {
             operator.working().await.map_err(|why| format!("{} does not work: {why}", sample.name))?;
-            create_if_missing(&client, &resource_of(sample)?).await?;
+            if !self.no_samples {
+                create_if_missing(&client, &resource_of(sample)?).await?;
+            }
         }
         let (pictures, mut seen) = watch::channel(Picture::default());
         let pictures = Arc::new(pictures);
@@ -187,7 +196,8 @@ impl Up {
             };
             let picture = seen.borrow_and_update();
             let is_first = footer.is_empty();
-            if is_first && picture.is_at_rest(chosen.len()) {
+            let samples = if self.no_samples { 0 } else { chosen.len() };
+            if is_first && picture.is_at_rest(samples) {
                 footer = self.next_steps(begun.elapsed());
             }
             screen.show(&picture, reconciles, &footer);
@@ -221,14 +231,15 @@ impl Up {
 
     /// What to do now that everything is there.
     fn next_steps(&self, after: Duration) -> Vec<String> {
-        let mut lines = vec![format!("Everything has converged after {:.1} s.", after.as_secs_f64())];
+        let what = if self.no_samples { "Everything is there" } else { "Everything has converged" };
+        let mut lines = vec![format!("{what} after {:.1} s.", after.as_secs_f64())];
         if !self.once {
             let kubeconfig = self.place.kubeconfig.display();
             lines.push("Ctrl-C ends it. Meanwhile, in another terminal:".to_owned());
             lines.push(format!("  export KUBECONFIG={kubeconfig}"));
             lines.push("  kubectl get all                     # what there is".to_owned());
             lines.push("  kubectl delete pods --all           # and see them come back".to_owned());
-            lines.push("  kubectl edit memcached              # and see the change flow through".to_owned());
+            lines.push("  kubectl edit memcached memcached    # and see the change flow through".to_owned());
         }
         lines
     }

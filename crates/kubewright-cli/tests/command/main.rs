@@ -13,3 +13,4 @@ mod kubectl;
 mod run;
 mod support;
 mod up;
+mod walkthroughs;
