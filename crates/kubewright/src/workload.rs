@@ -16,7 +16,7 @@ use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
 use crate::{
     cache::{Index, Watch},
-    context::{Reader, child_name, condition, label_value},
+    context::{Reader, child_name, condition, digest, label_value},
     controller::Builder,
     error::{Error, Result},
     kind::{Key, Kind, Seen, is_namespaced},
@@ -94,12 +94,6 @@ pub fn rolled_by(mut deployment: Deployment, name: &str, content: &str) -> Deplo
     let annotations = spec.template.metadata.get_or_insert_default().annotations.get_or_insert_default();
     annotations.insert(format!("kubewright.dev/{name}"), digest(content));
     deployment
-}
-
-/// A digest that stays the same whatever this is compiled with: if it changed, so would all pods.
-fn digest(content: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, content.as_bytes());
-    digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl<K: Kind> Builder<K> {

@@ -16,7 +16,12 @@ use kube::Client;
 use parking_lot::Mutex;
 
 pub use self::{condition::condition, naming::child_name, watching::Watched};
-pub(crate) use self::{naming::label_value, stalled::stall, status::StatusShape, watching::Held};
+pub(crate) use self::{
+    naming::{digest, label_value},
+    stalled::stall,
+    status::StatusShape,
+    watching::Held,
+};
 use crate::{
     cache::{Cache, Index, WatchId},
     clock::Clock,

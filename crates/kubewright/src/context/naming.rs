@@ -1,7 +1,5 @@
 //! Names and labels of children, such that those of two owners never meet.
 
-use std::hash::{DefaultHasher, Hasher as _};
-
 use kube::Resource;
 
 /// The longest name that is also a label value and a DNS label.
@@ -32,17 +30,22 @@ fn joined(owner: &str, purpose: &str) -> String {
     if plain.len() <= LONGEST && !owner.contains('.') {
         return plain;
     }
-    let print = fingerprint(&(owner, purpose));
+    let print = fingerprint(&[owner, purpose]);
     let clean = plain.replace('.', "-");
     let cut = clean.floor_char_boundary(LONGEST - print.len() - 1);
     format!("{}-{print}", clean[..cut].trim_end_matches('-'))
 }
 
-/// Eight hexadecimal digits that tell values apart.
-fn fingerprint(value: &impl std::hash::Hash) -> String {
-    let mut hasher = DefaultHasher::new(); // with fixed keys: the same on every run
-    value.hash(&mut hasher);
-    format!("{:08x}", hasher.finish() as u32)
+/// Eight hexadecimal digits that tell texts apart.
+fn fingerprint(parts: &[&str]) -> String {
+    digest(&parts.join("/"))[..8].to_owned()
+}
+
+/// Sixteen hexadecimal digits that tell texts apart. They stay the same whatever this is compiled with: names depend on
+/// them, and if those changed, so would what runs.
+pub(crate) fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A name as a label value: as it is if it fits, else cut and told apart.
@@ -50,7 +53,7 @@ pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LONGEST {
         return name.to_owned();
     }
-    let print = fingerprint(&name);
+    let print = fingerprint(&[name]);
     let cut = name.floor_char_boundary(LONGEST - print.len() - 1);
     format!("{}-{print}", name[..cut].trim_end_matches(['-', '.', '_']))
 }
@@ -67,6 +70,12 @@ mod tests {
         }
         assert_ne!(joined(&one, "web"), joined(&other, "web"));
         assert_ne!(joined(&one, "web"), joined(&one, "db"));
+    }
+
+    #[test]
+    fn names_stay_what_they_are() {
+        assert_eq!(joined("a.b", "web"), "a-b-web-6fd9522b");
+        assert_eq!(label_value(&"x".repeat(64)), format!("{}-7ce10097", "x".repeat(54)));
     }
 
     #[test]
