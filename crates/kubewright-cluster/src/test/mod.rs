@@ -1,9 +1,10 @@
 //! A cluster for a test: its own, in the process, with time that takes no time.
 
+mod elsewhere;
 mod operator;
 mod table;
 
-use std::{fmt::Write as _, ops::Deref, sync::Arc, time::Duration};
+use std::{fmt::Write as _, ops::Deref, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
@@ -21,7 +22,7 @@ use kube::{
     core::{GroupVersionKind, object::HasStatus},
     discovery,
 };
-use kubewright::{Kind, KindName, Operator, Options, Running, clock::Clock};
+use kubewright::{Kind, KindName, clock::Clock};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -32,8 +33,7 @@ pub use self::operator::{Outage, TestOperator};
 use self::table::Table;
 use crate::{
     cluster::{Builder, Cluster},
-    nodes::{self, Runtime, Script, Simulated},
-    scheduler,
+    nodes::{Script, Simulated},
 };
 
 /// How long something may take, in the time of the cluster.
@@ -103,6 +103,9 @@ impl TestCluster {
     /// # Panics
     /// If the cluster does not start.
     pub async fn with(set_up: impl FnOnce(Builder) -> Builder) -> Self {
+        if elsewhere::is_wanted() {
+            return elsewhere::start().await;
+        }
         pause_time();
         let simulated = Simulated::default();
         let origin = ORIGIN.parse().expect("it is a time");
@@ -112,35 +115,20 @@ impl TestCluster {
         Self { cluster: Some(cluster), client, clock, simulated, namespace }
     }
 
-    /// The client's namespace in a cluster that is not in the process, with real time, whose nodes
-    /// [`Self::run_nodes`] simulates. To compare it with this one.
+    /// Whether the cluster is in the process, as it is unless `KUBEWRIGHT_SERVER` names another one.
     #[doc(hidden)]
-    pub fn elsewhere(client: Client, simulated: Simulated) -> Self {
-        let namespace = client.default_namespace().to_owned();
-        Self { cluster: None, client, clock: Clock::system(), simulated, namespace }
+    pub fn is_embedded() -> bool {
+        !elsewhere::is_wanted()
     }
 
-    /// Adds nodes and a scheduler to a cluster that has neither, and runs them with an operator.
-    ///
-    /// # Panics
-    /// If they don't start.
+    /// Whether a test is left out because the cluster is not in the process. The comparison of both reads why.
     #[doc(hidden)]
-    pub async fn run_nodes(
-        client: Client,
-        count: usize,
-        runtime: impl Runtime,
-        operator: Operator,
-    ) -> Running {
-        let registered = nodes::register(&client, count).await;
-        registered.unwrap_or_else(|why| panic!("the nodes were not registered: {why}"));
-        let lost = nodes::Lost::default();
-        let operator = operator
-            .controller(scheduler::controller())
-            .controller(nodes::agent(lost.clone()))
-            .controller(nodes::controller(Arc::new(runtime), lost));
-        let mut running = operator.start(client, Options::default());
-        running.working().await.unwrap_or_else(|why| panic!("the nodes do not work: {why}"));
-        running
+    #[allow(clippy::print_stdout, reason = "it is read")]
+    pub fn is_left_out(why: &str) -> bool {
+        if !Self::is_embedded() {
+            println!("only on the embedded server: {why}");
+        }
+        !Self::is_embedded()
     }
 
     /// A client of the administrator.

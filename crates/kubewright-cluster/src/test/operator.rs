@@ -17,7 +17,7 @@ use kubewright::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::TestCluster;
+use super::{TestCluster, elsewhere};
 
 /// An operator that runs in a [`TestCluster`] as its own service account. Dropping it is a crash.
 #[must_use = "the operator ends when this is dropped"]
@@ -88,22 +88,37 @@ impl TestCluster {
     pub async fn run(&self, operator: Operator) -> TestOperator {
         let installed = install_crds(&self.client(), &operator).await;
         installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
-        for document in operator.manifests(&rights()) {
+        for document in operator.manifests(&self.rights()) {
             let document =
                 serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
             self.apply_one(&document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
         }
-        let account = self.server().client_of_service_account(&namespace(&operator), operator.name());
+        let (namespace, name) = (format!("{}-system", operator.name()), operator.name());
+        let account = match &self.cluster {
+            Some(cluster) => cluster.server().client_of_service_account(&namespace, name),
+            None => elsewhere::client_of_service_account(self.client(), &namespace, name).await,
+        };
         let line = Line::default();
-        let client = Client::new(OnLine { client: account, line: line.clone() }, namespace(&operator));
+        let client = Client::new(OnLine { client: account, line: line.clone() }, namespace);
         let options = Options {
             clock: Clock::starting_at(self.clock().now()),
             entropy: Entropy::seeded(2),
+            namespaces: self.rights().namespaces,
             ..Options::default()
         };
         let mut running = operator.start(client, options);
         running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
         TestOperator { running, line }
+    }
+
+    /// The manifests that decide what an operator may do. Where tests share a cluster, each has one for its namespace.
+    fn rights(&self) -> ManifestOptions {
+        let namespaces = match self.cluster {
+            Some(_) => Vec::new(),
+            None => vec![self.namespace.clone()],
+        };
+        let only = [Part::Namespace, Part::Rbac].into();
+        ManifestOptions { only, namespaces, ..ManifestOptions::default() }
     }
 
     /// Removes what [`run`](Self::run) has installed, apart from the definitions: with these, all resources would go.
@@ -112,7 +127,7 @@ impl TestCluster {
     /// If that is refused.
     pub async fn uninstall(&self, operator: &Operator) {
         // The other way round, so that the namespace takes nothing along.
-        for document in operator.manifests(&rights()).into_iter().rev() {
+        for document in operator.manifests(&self.rights()).into_iter().rev() {
             let document =
                 serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
             self.delete_one(&document)
@@ -120,16 +135,6 @@ impl TestCluster {
                 .unwrap_or_else(|why| panic!("a manifest was not deleted: {why}"));
         }
     }
-}
-
-/// The manifests that decide what the operator may do.
-fn rights() -> ManifestOptions {
-    ManifestOptions { only: [Part::Namespace, Part::Rbac].into(), ..ManifestOptions::default() }
-}
-
-/// The namespace in which the manifests install an operator.
-fn namespace(operator: &Operator) -> String {
-    format!("{}-system", operator.name())
 }
 
 /// The line between an operator and the server.
