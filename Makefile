@@ -2,8 +2,8 @@
 
 .PHONY: up test lint bench conformance facts
 
-up: ## run a local cluster until Ctrl-C
-	cargo run --release --quiet -p kubewright-cli -- cluster
+up: ## a local cluster, the operators and their resources, until Ctrl-C; ARGS="myweb --once" for flags
+	cargo run --locked -p kubewright-cli -- up $(ARGS)
 
 test: ## every test; needs only Rust
 	cargo test --workspace --locked

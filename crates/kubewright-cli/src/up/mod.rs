@@ -4,6 +4,8 @@ mod operators;
 mod reconciles;
 mod screen;
 mod state;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::{sync::Arc, time::Duration};
@@ -325,18 +327,18 @@ async fn view(
         }
         pictures.send_replace(Picture {
             trees: tree::grow(all(&resources), all(&others)),
-            events: happenings(events.list(None)),
+            events: happenings(all(std::slice::from_ref(&events)).collect()),
         });
         sleep(PAUSE).await;
     }
 }
 
-fn all(watched: &[Watching<DynamicObject>]) -> impl Iterator<Item = Seen<DynamicObject>> {
-    watched.iter().flat_map(|watching| watching.list(None))
+fn all(watched: &[Watching<DynamicObject>]) -> impl Iterator<Item = Arc<DynamicObject>> {
+    watched.iter().flat_map(|watching| watching.list(None)).map(Seen::into_arc)
 }
 
 /// The latest events, the last one last.
-fn happenings(mut events: Vec<Seen<DynamicObject>>) -> Vec<Happening> {
+fn happenings(mut events: Vec<Arc<DynamicObject>>) -> Vec<Happening> {
     let time = |event: &DynamicObject| {
         let times = ["/series/lastObservedTime", "/eventTime", "/lastTimestamp", "/firstTimestamp"];
         times.iter().find_map(|path| event.data.pointer(path)?.as_str()).unwrap_or_default().to_owned()

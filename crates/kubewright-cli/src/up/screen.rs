@@ -78,7 +78,7 @@ impl Screen {
 }
 
 /// A picture in lines that fit on the terminal. What does not fit is left out from the end of the trees.
-fn frame(
+pub(super) fn frame(
     picture: &Picture,
     reconciles: &[Reconcile],
     footer: &[String],

@@ -1,16 +1,15 @@
 //! Resources with everything that was made for them, as trees.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{ResourceExt as _, api::DynamicObject};
-use kubewright::Seen;
 use serde_json::{Value, json};
 
 use super::state::{Mood, State, called, is_past, kind};
 
 /// An object, how it is doing, and what it owns.
 pub(super) struct Branch {
-    pub(super) object: Seen<DynamicObject>,
+    pub(super) object: Arc<DynamicObject>,
     pub(super) state: State,
     pub(super) children: Vec<Branch>,
 }
@@ -24,10 +23,10 @@ pub(super) struct Line<'b> {
 
 /// The trees of the objects that nobody owns, in the order in which they are given.
 pub(super) fn grow(
-    resources: impl IntoIterator<Item = Seen<DynamicObject>>,
-    others: impl IntoIterator<Item = Seen<DynamicObject>>,
+    resources: impl IntoIterator<Item = Arc<DynamicObject>>,
+    others: impl IntoIterator<Item = Arc<DynamicObject>>,
 ) -> Vec<Branch> {
-    let mut owned: BTreeMap<String, Vec<Seen<DynamicObject>>> = BTreeMap::new();
+    let mut owned: BTreeMap<String, Vec<Arc<DynamicObject>>> = BTreeMap::new();
     let mut roots = Vec::new();
     for object in resources {
         match owner(&object) {
@@ -50,7 +49,7 @@ fn owner(object: &DynamicObject) -> Option<String> {
 }
 
 impl Branch {
-    fn grow(object: Seen<DynamicObject>, owned: &mut BTreeMap<String, Vec<Seen<DynamicObject>>>) -> Self {
+    fn grow(object: Arc<DynamicObject>, owned: &mut BTreeMap<String, Vec<Arc<DynamicObject>>>) -> Self {
         let mut children = owned.remove(&object.uid().unwrap_or_default()).unwrap_or_default();
         children.sort_by_key(|child| (kind(child).to_owned(), child.name_any()));
         let children = children.into_iter().map(|child| Self::grow(child, owned)).collect();
