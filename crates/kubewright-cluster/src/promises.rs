@@ -278,9 +278,10 @@ impl Promises {
                 called(&child)
             );
         }
-        let all = cluster.objects().await;
+        let (all, uid) = (cluster.objects().await, self.get(&cluster).await.uid());
         let strangers: Vec<String> = all
             .iter()
+            .filter(|one| one.uid() != uid)
             .filter(|one| one.managed_fields().iter().any(|entry| entry.manager.as_ref() == Some(&name)))
             .filter(|one| one.owner_references().is_empty())
             .map(called)

@@ -1,5 +1,7 @@
-//! Workloads: the Deployment that an object owns, the Service in front of it, its pods, and what they tell of the
-//! object.
+//! Workloads: the Deployment or the Job that an object owns, the Service in front of it, its pods, and what they tell
+//! of the object.
+
+mod job;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
+pub use self::job::{JobState, job, job_conditions};
 use crate::{
     cache::{Index, Watch},
     context::{Reader, child_name, condition, digest, label_value},
@@ -67,10 +70,7 @@ pub fn deployment<K: Resource<DynamicType = ()>>(owner: &K, replicas: i32, pod: 
         spec: Some(DeploymentSpec {
             replicas: Some(replicas),
             selector: LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() },
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
-                spec: Some(pod),
-            },
+            template: template(labels, pod),
             ..DeploymentSpec::default()
         }),
         ..Deployment::default()
@@ -84,6 +84,11 @@ pub fn service<K: Resource<DynamicType = ()>>(owner: &K, spec: ServiceSpec) -> S
         spec: Some(ServiceSpec { selector: Some(labels(owner)), ..spec }),
         ..Service::default()
     }
+}
+
+fn template(labels: BTreeMap<String, String>, pod: PodSpec) -> PodTemplateSpec {
+    let metadata = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
+    PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) }
 }
 
 /// A Deployment whose pods are replaced when `content` changes, as those must be that read it only once. Not for
@@ -160,16 +165,19 @@ pub fn conditions(deployment: &Deployment, pods: &[Seen<Pod>]) -> Vec<Condition>
         let failed = says(&status, "ReplicaFailure").filter(|one| one.status == "True");
         failed.or(late).map(Trouble::told)
     });
-    let degraded = match trouble {
-        Some(trouble) => condition("Degraded", true, &trouble.reason, trouble.message),
-        None => condition("Degraded", false, "AsExpected", "nothing is in the way"),
-    };
     let availability = if is_available { "PodsAvailable" } else { "PodsUnavailable" };
     vec![
         condition("Available", is_available, availability, count),
         condition("Progressing", is_progressing, progress, updated),
-        degraded,
+        degraded(trouble),
     ]
+}
+
+fn degraded(trouble: Option<Trouble>) -> Condition {
+    match trouble {
+        Some(trouble) => condition("Degraded", true, &trouble.reason, trouble.message),
+        None => condition("Degraded", false, "AsExpected", "nothing is in the way"),
+    }
 }
 
 /// Whether a Deployment has just the pods that are wanted, all of them up to date and available.

@@ -6,15 +6,18 @@ mod table;
 
 use std::{fmt::Write as _, ops::Deref, time::Duration};
 
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
-    batch::v1::{CronJob, Job},
-    core::v1::{
-        ConfigMap, Endpoints, PersistentVolumeClaim, Pod, ResourceQuota, Secret, Service, ServiceAccount,
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        batch::v1::{CronJob, Job},
+        core::v1::{
+            ConfigMap, Endpoints, PersistentVolumeClaim, Pod, ResourceQuota, Secret, Service, ServiceAccount,
+        },
+        discovery::v1::EndpointSlice,
+        events::v1::Event,
+        policy::v1::PodDisruptionBudget,
     },
-    discovery::v1::EndpointSlice,
-    events::v1::Event,
-    policy::v1::PodDisruptionBudget,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, ResourceExt as _,
@@ -398,13 +401,15 @@ impl TestCluster {
         table.printed()
     }
 
-    /// The objects in the namespace of the test, of all kinds that come to rest, apart from events.
+    /// The objects in the namespace of the test, of all kinds that come to rest and all that are defined, apart from
+    /// events.
     ///
     /// # Panics
     /// If they can't be asked for.
     pub async fn objects(&self) -> Vec<DynamicObject> {
         let mut objects = Vec::new();
-        for resource in watched().into_iter().filter(|resource| resource.kind != "Event") {
+        let resources = watched().into_iter().filter(|resource| resource.kind != "Event");
+        for resource in resources.chain(self.defined().await) {
             let api: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &resource);
             let list = api.list(&ListParams::default()).await;
             let list = list.unwrap_or_else(|why| panic!("{} can't be listed: {why}", resource.plural));
@@ -414,6 +419,19 @@ impl TestCluster {
             );
         }
         objects
+    }
+
+    /// The kinds in namespaces that are defined, each in the version in which its objects are stored.
+    async fn defined(&self) -> Vec<ApiResource> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.client());
+        let definitions = api.list(&ListParams::default()).await;
+        let definitions = definitions.unwrap_or_else(|why| panic!("no definitions: {why}"));
+        let resource = |CustomResourceDefinition { spec, .. }: CustomResourceDefinition| {
+            let version = spec.versions.into_iter().find(|version| version.storage)?.name;
+            let kind = GroupVersionKind::gvk(&spec.group, &version, &spec.names.kind);
+            (spec.scope == "Namespaced").then(|| ApiResource::from_gvk_with_plural(&kind, &spec.names.plural))
+        };
+        definitions.into_iter().filter_map(resource).collect()
     }
 
     /// What the pods and the events of the cluster are, in words.

@@ -85,11 +85,18 @@ pub(crate) struct Description {
     pub(crate) owned: Vec<KindName>,
     pub(crate) rights: Rights,
     pub(crate) options: Options,
-    /// Whether those who may only look at things may not look at its objects.
-    pub(crate) is_confidential: bool,
+    pub(crate) audience: Audience,
     /// Whether it sees its objects whole, and one replica at a time speaks for them: only then it can say in their
     /// status that they are stalled.
     pub(crate) tells_stalled: bool,
+}
+
+/// For whom the manifests have roles by which they get to the objects of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Audience {
+    Nobody,
+    Editors,
+    Everybody,
 }
 
 impl Description {
@@ -138,7 +145,7 @@ pub struct Builder<K: Kind> {
     cleanups: Vec<Cleanup<K>>,
     owned: Vec<KindName>,
     rights: Rights,
-    is_confidential: bool,
+    audience: Audience,
     options: Options,
 }
 
@@ -159,7 +166,7 @@ impl<K: Kind> Builder<K> {
             cleanups: Vec::new(),
             owned: Vec::new(),
             rights,
-            is_confidential: false,
+            audience: Audience::Everybody,
             options: Options {
                 concurrency: 1,
                 timeout: None,
@@ -319,7 +326,14 @@ impl<K: Kind> Builder<K> {
     /// look at Secrets who has no other right than that.
     #[must_use]
     pub fn confidential(mut self) -> Self {
-        self.is_confidential = true;
+        self.audience = self.audience.min(Audience::Editors);
+        self
+    }
+
+    /// The objects are between this operator and itself: the manifests have no roles by which people get to them.
+    #[must_use]
+    pub fn internal(mut self) -> Self {
+        self.audience = Audience::Nobody;
         self
     }
 
@@ -394,7 +408,7 @@ impl<K: Kind> Builder<K> {
             cleanups,
             owned,
             rights,
-            is_confidential,
+            audience,
             options,
             ..
         } = self;
@@ -410,7 +424,7 @@ impl<K: Kind> Builder<K> {
             owned,
             rights,
             options,
-            is_confidential,
+            audience,
             tells_stalled,
         };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ManifestOptions, Names, definitions};
 use crate::{
+    controller::{Audience, Description},
     operator::Operator,
     rights::{Rights, Verb},
 };
@@ -23,7 +24,7 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOpt
     documents.extend(leader_election(names));
     documents.extend(options.secure_metrics.then(|| metrics_reader(names)));
     for definition in definitions::merged(operator) {
-        documents.extend(roles_for_people(&definition, is_confidential(operator, &definition), names));
+        documents.extend(roles_for_people(&definition, audience(operator, &definition), names));
     }
     documents
 }
@@ -152,32 +153,32 @@ fn metrics_reader(names: &Names<'_>) -> Value {
     })
 }
 
-fn is_confidential(operator: &Operator, definition: &CustomResourceDefinition) -> bool {
-    let mut controllers = operator.controllers.iter().map(|controller| &controller.description);
-    controllers.any(|one| {
-        one.is_confidential
-            && one.kind.group == definition.spec.group
-            && one.kind.plural == definition.spec.names.plural
-    })
+/// The smallest of those that its controllers name.
+fn audience(operator: &Operator, definition: &CustomResourceDefinition) -> Audience {
+    let controllers = operator.controllers.iter().map(|controller| &controller.description);
+    let is_of_it = |one: &&Description| {
+        one.kind.group == definition.spec.group && one.kind.plural == definition.spec.names.plural
+    };
+    controllers.filter(is_of_it).map(|one| one.audience).min().unwrap_or(Audience::Everybody)
 }
 
-/// Roles that become part of the cluster's own `admin`, `edit` and `view`; not the last if nobody may just look.
+/// Roles that become part of the cluster's own `admin`, `edit` and `view`, as far as they are for this audience.
 fn roles_for_people(
     definition: &CustomResourceDefinition,
-    is_confidential: bool,
+    audience: Audience,
     names: &Names<'_>,
 ) -> Vec<Value> {
     let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
     let editing = ["create", "delete", "get", "list", "patch", "update", "watch"];
-    let tiers: [(&str, &str, &[&str]); 3] = [
-        ("admin", "admin", &["*"]),
-        ("editor", "edit", &editing),
-        ("viewer", "view", &["get", "list", "watch"]),
+    let tiers: [(Audience, &str, &str, &[&str]); 3] = [
+        (Audience::Editors, "admin", "admin", &["*"]),
+        (Audience::Editors, "editor", "edit", &editing),
+        (Audience::Everybody, "viewer", "view", &["get", "list", "watch"]),
     ];
     tiers
         .into_iter()
-        .filter(|(tier, ..)| !is_confidential || *tier != "viewer")
-        .map(|(tier, aggregate, verbs)| {
+        .filter(|(needed, ..)| *needed <= audience)
+        .map(|(_, tier, aggregate, verbs)| {
             let kind = definition.spec.names.kind.to_ascii_lowercase();
             let name = format!("{}-{kind}-{tier}", names.operator);
             let mut metadata = names.cluster(name);

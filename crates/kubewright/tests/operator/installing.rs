@@ -159,7 +159,7 @@ fn manifests_are_laid_out_as_kubebuilder_does_it() {
 }
 
 #[test]
-fn nobody_may_just_look_at_what_is_confidential() {
+fn people_get_no_further_than_a_kind_lets_them() {
     let roles = |controller: Controller| -> Vec<String> {
         let files = Operator::new("door-operator").controller(controller).config(&ManifestOptions::default());
         files.unwrap().into_keys().filter(|path| path.starts_with("rbac/door_")).collect()
@@ -170,6 +170,8 @@ fn nobody_may_just_look_at_what_is_confidential() {
         ["rbac/door_admin_role.yaml", "rbac/door_editor_role.yaml", "rbac/door_viewer_role.yaml"]
     );
     assert_eq!(roles(Controller::of::<Door>().confidential().run(Idle)), open[..2]);
+    assert_eq!(roles(Controller::of::<Door>().internal().run(Idle)), [""; 0]);
+    assert_eq!(roles(Controller::of::<Door>().internal().confidential().run(Idle)), [""; 0]);
 }
 
 #[test]
