@@ -1,7 +1,9 @@
 //! An external system to try the operator out, and to test it: keeps records in memory, and shows all of them under
-//! `/records`. It knows things of the types `foo` and `bar`.
+//! `/records`. It knows things of the types `foo` and `bar`. Listens where its argument says.
 
-use std::{convert::Infallible, io};
+#![allow(clippy::print_stdout, reason = "it says where it is")]
+
+use std::{convert::Infallible, env, io};
 
 use bytes::Bytes;
 use foobar_operator::{Failure, Record, Recorded, System};
@@ -14,7 +16,9 @@ use tokio::net::TcpListener;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> io::Result<()> {
     let records = Recorded::default();
-    serve(TcpListener::bind("127.0.0.1:8090").await?, Choosy(records.clone()), records).await
+    let listener = TcpListener::bind(env::args().nth(1).as_deref().unwrap_or("127.0.0.1:8090")).await?;
+    println!("http://{}", listener.local_addr()?);
+    serve(listener, Choosy(records.clone()), records).await
 }
 
 /// Refuses what it does not know.

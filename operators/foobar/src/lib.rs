@@ -20,6 +20,9 @@ const FINALIZER: &str = "test.example.com/record";
 /// How soon a record is put again, which may have been lost outside without a word.
 const PUT_AGAIN: Duration = Duration::from_secs(10 * 60);
 
+/// A resource to begin with.
+pub const SAMPLE: &str = include_str!("../config/samples/foobar.yaml");
+
 /// What is wanted.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(

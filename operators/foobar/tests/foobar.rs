@@ -4,15 +4,13 @@ mod outside;
 
 use std::{net::TcpListener, time::Duration};
 
-use foobar_operator::{Entry, Failure, FooBar, Http, Record, Recorded, System, operator_with};
+use foobar_operator::{Entry, Failure, FooBar, Http, Record, Recorded, SAMPLE, System, operator_with};
 use kube::ResourceExt as _;
 use kubewright_cluster::TestCluster;
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::outside::{Fault, Outside};
-
-const SAMPLE: &str = include_str!("../config/samples/foobar.yaml");
 
 fn record(target: &str, type_: Option<&str>) -> Record {
     Record { target: target.to_owned(), type_: type_.map(str::to_owned) }

@@ -6,8 +6,6 @@ use kubewright_cluster::{Promises, promises};
 
 use crate::outside::Outside;
 
-const SAMPLE: &str = include_str!("../config/samples/foobar.yaml");
-
 fn kept() -> Promises {
     let outside = Outside::open();
     Promises::of(move || outside.operator(), SAMPLE)

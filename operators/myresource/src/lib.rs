@@ -16,6 +16,9 @@ use kubewright::{
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+/// A resource to begin with.
+pub const SAMPLE: &str = include_str!("../config/samples/myresource.yaml");
+
 /// What is wanted.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(

@@ -9,10 +9,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 use kubewright::workload::JobState;
 use kubewright_cluster::{TestCluster, nodes::Script};
-use myresource_operator::{MyResource, operator};
+use myresource_operator::{MyResource, SAMPLE, operator};
 use serde_json::{Value, json};
-
-const SAMPLE: &str = include_str!("../config/samples/myresource.yaml");
 
 /// The only Job that is left, when all is quiet.
 async fn job(cluster: &TestCluster) -> Job {

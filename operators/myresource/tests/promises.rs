@@ -1,9 +1,7 @@
 //! What every operator promises, and this one, too. Its pods are not replaced once they have done their work.
 
 use kubewright_cluster::{Promises, promises};
-use myresource_operator::operator;
-
-const SAMPLE: &str = include_str!("../config/samples/myresource.yaml");
+use myresource_operator::{SAMPLE, operator};
 
 promises!(Promises::of(operator, SAMPLE);
     a_child_changed_by_hand_is_put_right,

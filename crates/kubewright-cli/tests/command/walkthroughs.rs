@@ -51,26 +51,32 @@ fn is_as_expected(text: &str, expected: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// An operator in a cluster of its own; it ends with this.
-struct Up(Child);
+/// A program that says something and then goes on; it ends with this.
+struct Running(Child);
 
-impl Up {
-    fn start(name: &str, kubeconfig: &Path) -> Self {
-        let mut command = kubewright();
-        command.args(["up", name, "--no-samples", "--output", "json", "--kubeconfig"]).arg(kubeconfig);
+impl Running {
+    /// Starts it, and gives the first line that it prints.
+    fn start(command: &mut Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("{\"converged\":true"), "{line}");
-        Self(child)
+        (Self(child), line.trim().to_owned())
     }
 }
 
-impl Drop for Up {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The external system that an operator is tried out with, if it needs one. It is an example of the operator's crate, and
+/// as such only there if all crates are tested.
+fn system_of(directory: &Path) -> Option<Command> {
+    let is_needed = directory.join("examples/system.rs").is_file();
+    let program = Path::new(env!("CARGO_BIN_EXE_kubewright")).with_file_name("examples/system");
+    is_needed.then(|| Command::new(program))
 }
 
 fn follow(directory: &Path, kubectl: &Path) {
@@ -79,7 +85,13 @@ fn follow(directory: &Path, kubectl: &Path) {
     let kubeconfig = place.path().join("kubeconfig");
     let steps = steps(&fs::read_to_string(directory.join("README.md")).unwrap());
     assert!(steps.len() >= 4, "the walk-through of {name} is short");
-    let _up = Up::start(name, &kubeconfig);
+    let (_system, address) =
+        system_of(directory).map(|mut system| Running::start(system.arg("127.0.0.1:0"))).unzip();
+    let mut up = kubewright();
+    up.args(["up", name, "--no-samples", "--output", "json", "--kubeconfig"]).arg(&kubeconfig);
+    up.envs(address.iter().map(|address| ("FOOBAR_SYSTEM", address)));
+    let (_up, ready) = Running::start(&mut up);
+    assert!(ready.starts_with("{\"converged\":true"), "{ready}");
     let path = env::var_os("PATH").unwrap_or_default();
     let path =
         env::join_paths([kubectl.parent().unwrap().to_owned()].into_iter().chain(env::split_paths(&path)));
@@ -88,6 +100,7 @@ fn follow(directory: &Path, kubectl: &Path) {
             .args(["-e", "-o", "pipefail", "-c", &format!("{{ {commands}\n}} 2>&1")])
             .current_dir(directory)
             .env("KUBECONFIG", &kubeconfig)
+            .envs(address.iter().map(|address| ("FOOBAR_SYSTEM", address)))
             .env("PATH", path.as_ref().unwrap())
             .output()
             .unwrap();
@@ -112,7 +125,7 @@ fn what_the_readmes_say_happens() {
         follow(&entry.unwrap().path(), &kubectl);
         followed += 1;
     }
-    assert!(followed >= 4, "only {followed} operators");
+    assert!(followed >= 6, "only {followed} operators");
 }
 
 #[test]
