@@ -4,10 +4,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
-    api::core::v1::{
-        Capabilities, ConfigMapEnvSource, Container, EnvFromSource, PodSpec, ResourceRequirements,
-        SecurityContext,
-    },
+    api::core::v1::{ConfigMapEnvSource, Container, EnvFromSource, PodSpec, ResourceRequirements},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kubewright::{
@@ -127,14 +124,6 @@ fn job(resource: &MyResource, config: &ConfigMap) -> Result<Job> {
             requests: memory,
             ..ResourceRequirements::default()
         }),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".to_owned()]),
-                ..Capabilities::default()
-            }),
-            ..SecurityContext::default()
-        }),
         ..Container::default()
     };
     let pod = PodSpec {
@@ -147,7 +136,7 @@ fn job(resource: &MyResource, config: &ConfigMap) -> Result<Job> {
 
 /// The operator: what it looks after, and what belongs to it.
 pub fn operator() -> Operator {
-    let controller =
-        Controller::of::<MyResource>().owns::<ConfigMap>().owns::<Job>().follows_pods().prunes().run(Work);
-    Operator::new("myresource-operator").version(env!("CARGO_PKG_VERSION")).controller(controller)
+    Operator::new("myresource-operator").version(env!("CARGO_PKG_VERSION")).controller(
+        Controller::of::<MyResource>().owns::<ConfigMap>().owns::<Job>().follows_pods().prunes().run(Work),
+    )
 }
