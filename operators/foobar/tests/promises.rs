@@ -2,6 +2,7 @@
 
 mod outside;
 
+use foobar_operator::SAMPLE;
 use kubewright_cluster::{Promises, promises};
 
 use crate::outside::Outside;

@@ -1,5 +1,7 @@
 //! What those see who apply a `MyResource`.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on says so by panicking")]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{
