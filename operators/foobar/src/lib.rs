@@ -21,6 +21,7 @@ const FINALIZER: &str = "test.example.com/record";
 const PUT_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// What is wanted.
+#[allow(clippy::duplicated_attributes, reason = "two columns are of the same type")]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(
     group = "test.example.com",

@@ -14,6 +14,7 @@ use kubewright::{
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// What is wanted.
+#[allow(clippy::duplicated_attributes, reason = "two columns are of the same type")]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(
     group = "mygroup.example.com",
