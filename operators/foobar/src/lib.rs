@@ -26,6 +26,7 @@ const PUT_AGAIN: Duration = Duration::from_secs(10 * 60);
 pub const SAMPLE: &str = include_str!("../config/samples/foobar.yaml");
 
 /// What is wanted.
+#[allow(clippy::duplicated_attributes, reason = "two columns are of the same type")]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(
     group = "test.example.com",

@@ -19,6 +19,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 pub const SAMPLE: &str = include_str!("../config/samples/myresource.yaml");
 
 /// What is wanted.
+#[allow(clippy::duplicated_attributes, reason = "two columns are of the same type")]
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(
     group = "mygroup.example.com",

@@ -24,8 +24,8 @@ async fn job(cluster: &TestCluster) -> Job {
 
 /// The image that a Job runs, and what it asks for and is limited to.
 fn runs(job: &Job) -> (String, Value) {
-    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).unwrap();
-    (pod.containers[0].image.clone().unwrap(), json!(pod.containers[0].resources))
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).expect("it has a pod");
+    (pod.containers[0].image.clone().unwrap_or_default(), json!(pod.containers[0].resources))
 }
 
 async fn config(cluster: &TestCluster) -> BTreeMap<String, String> {

@@ -28,9 +28,9 @@ pub struct Outside {
 impl Outside {
     /// A system that is not there yet: whoever calls is refused.
     pub fn closed() -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = socket.local_addr().unwrap();
+        let socket = TcpSocket::new_v4().expect("there are sockets");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("there is a free port");
+        let address = socket.local_addr().expect("the socket is bound");
         let records = Recorded::default();
         let mood = Mood { choosy: system::Choosy(records.clone()), state: Arc::default() };
         Self { socket: Some(socket), address, records, mood, serving: None }
@@ -44,7 +44,8 @@ impl Outside {
     }
 
     pub fn opens(&mut self) {
-        let listener = self.socket.take().expect("it is closed").listen(16).unwrap();
+        let socket = self.socket.take().expect("it is closed");
+        let listener = socket.listen(16).expect("the port is ours");
         let serving = system::serve(listener, self.mood.clone(), self.records.clone());
         self.serving = Some(tokio::spawn(serving));
     }
@@ -60,7 +61,7 @@ impl Outside {
 
     /// A record is lost.
     pub async fn loses(&self, id: &str) {
-        self.records.delete(id).await.unwrap();
+        self.records.delete(id).await.expect("memory does not fail");
     }
 
     /// What it was asked for since this was last called: `PUT ID`, `DELETE ID`.
