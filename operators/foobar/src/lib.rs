@@ -2,8 +2,6 @@
 //! controllers see to that. The first makes an `Entry` of a `FooBar`, which nobody else writes; the second keeps a
 //! record for each `Entry`, and removes it before the `Entry` goes.
 
-#![allow(clippy::duplicated_attributes, reason = "columns of the same type are no duplicates")]
-
 mod system;
 
 use std::{env, sync::Arc};

@@ -1,8 +1,6 @@
 //! The operator for work that comes to an end: a `MyResource` asks for an image to be run once, with so much memory;
 //! this makes a Job of it, and a ConfigMap that tells the Job what it has. Another specification is another Job.
 
-#![allow(clippy::duplicated_attributes, reason = "columns of the same type are no duplicates")]
-
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{

@@ -1,7 +1,6 @@
 //! A system outside of the cluster, over HTTP, which does what a test says.
 
 #![allow(dead_code, unreachable_pub, reason = "not every test needs everything")]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on says so by panicking")]
 
 #[path = "../../examples/system.rs"]
 mod system;

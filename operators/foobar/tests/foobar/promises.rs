@@ -1,7 +1,5 @@
 //! What every operator promises, and this one, too. It has no pods.
 
-mod outside;
-
 use foobar_operator::SAMPLE;
 use kubewright_cluster::{Promises, promises};
 

@@ -1,5 +1,7 @@
 //! What those see who apply a `MyApp`.
 
+mod promises;
+
 use std::time::Duration;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};

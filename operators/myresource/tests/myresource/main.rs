@@ -1,6 +1,6 @@
 //! What those see who apply a `MyResource`.
 
-#![allow(clippy::unwrap_used, reason = "a test that can't go on says so by panicking")]
+mod promises;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,5 +1,7 @@
 //! What those see who apply a `MyWeb`.
 
+mod promises;
+
 use std::time::Duration;
 
 use k8s_openapi::api::{

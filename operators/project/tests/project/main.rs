@@ -1,5 +1,7 @@
 //! What those see who apply a `Project`, and what they don't.
 
+mod promises;
+
 use std::{io, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -14,10 +16,9 @@ use kube::{
 };
 use kubewright_cluster::{TestCluster, nodes::Script};
 use parking_lot::Mutex;
-use project_operator::{Project, operator};
+use project_operator::{Project, SAMPLE, operator};
 use serde_json::json;
 
-const SAMPLE: &str = include_str!("../config/samples/project.yaml");
 const PASSWORD: &str = "correct horse battery staple";
 
 #[tokio::test]
