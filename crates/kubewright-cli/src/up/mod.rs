@@ -197,13 +197,13 @@ impl Up {
                 () = sleep_until(deadline), if self.once => true,
             };
             let picture = seen.borrow_and_update();
-            let is_first = footer.is_empty();
             let samples = if self.no_samples { 0 } else { chosen.len() };
-            if is_first && picture.is_at_rest(samples) {
-                footer = self.next_steps(begun.elapsed());
+            let has_just_converged = footer.is_empty() && picture.is_at_rest(samples);
+            if has_just_converged {
+                footer = self.next_steps(chosen[0], begun.elapsed());
             }
             screen.show(&picture, reconciles, &footer);
-            if is_first && !footer.is_empty() {
+            if has_just_converged {
                 screen.close(&footer);
                 self.summarise(&picture, begun.elapsed(), true);
                 if self.once {
@@ -231,17 +231,21 @@ impl Up {
         }
     }
 
-    /// What to do now that everything is there.
-    fn next_steps(&self, after: Duration) -> Vec<String> {
+    /// What to do now that everything is there, with one of the operators for example.
+    fn next_steps(&self, Sample { name, .. }: &Sample, after: Duration) -> Vec<String> {
         let what = if self.no_samples { "Everything is there" } else { "Everything has converged" };
         let mut lines = vec![format!("{what} after {:.1} s.", after.as_secs_f64())];
-        if !self.once {
-            let kubeconfig = self.place.kubeconfig.display();
-            lines.push("Ctrl-C ends it. Meanwhile, in another terminal:".to_owned());
-            lines.push(format!("  export KUBECONFIG={kubeconfig}"));
-            lines.push("  kubectl get all                     # what there is".to_owned());
-            lines.push("  kubectl delete pods --all           # and see them come back".to_owned());
-            lines.push("  kubectl edit memcached memcached    # and see the change flow through".to_owned());
+        if self.once {
+            return lines;
+        }
+        lines.push("Ctrl-C ends it. Meanwhile, in another terminal:".to_owned());
+        lines.push(format!("  export KUBECONFIG={}", self.place.kubeconfig.display()));
+        lines.push("  kubectl get all".to_owned());
+        if self.no_samples {
+            lines.push(format!("  kubectl apply -f operators/{name}/config/samples/{name}.yaml"));
+        } else {
+            lines.push(format!("  kubectl edit {name} {name}"));
+            lines.push("  kubectl delete pods --all".to_owned());
         }
         lines
     }
