@@ -97,18 +97,22 @@ impl Deref for TestCluster {
 #[allow(clippy::panic, reason = "a test says what is wrong by panicking")]
 impl TestCluster {
     /// A cluster with one node. Pauses the time of a single-threaded runtime.
+    ///
+    /// Where `KUBEWRIGHT_SERVER` names the address of another cluster, and `KUBEWRIGHT_TOKEN` has the token of its
+    /// administrator, it is a namespace there, and time is real: so tests are compared. That cluster has controllers,
+    /// but no nodes.
     pub async fn start() -> Self {
+        if elsewhere::is_wanted() {
+            return elsewhere::start().await;
+        }
         Self::with(|builder| builder).await
     }
 
-    /// A cluster that is set up in some way of its own.
+    /// A cluster in the process that is set up in some way of its own.
     ///
     /// # Panics
     /// If the cluster does not start.
     pub async fn with(set_up: impl FnOnce(Builder) -> Builder) -> Self {
-        if elsewhere::is_wanted() {
-            return elsewhere::start().await;
-        }
         pause_time();
         let simulated = Simulated::default();
         let origin = ORIGIN.parse().expect("it is a time");

@@ -321,7 +321,7 @@ async fn the_service_of_the_server_itself_leads_somewhere_and_is_not_mirrored() 
     if server::is_left_out("another server has other addresses") {
         return;
     }
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.quiet().await;
     let endpoints = serde_json::to_value(cluster.get::<Endpoints>("kubernetes").await).unwrap();
     let slices = serde_json::to_value(cluster.list::<EndpointSlice>().await).unwrap();

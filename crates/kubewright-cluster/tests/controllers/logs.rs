@@ -8,6 +8,8 @@ use kube::{Api, api::LogParams};
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::server;
+
 async fn pod(cluster: &TestCluster, containers: Value) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": containers},
@@ -33,7 +35,7 @@ async fn refusal(cluster: &TestCluster, parameters: LogParams) -> String {
 
 #[tokio::test]
 async fn logs_are_read_as_far_as_they_are_wanted() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("talks", Script::default().logs("one\ntwo\nthree\n"));
     pod(&cluster, json!([{"name": "main", "image": "talks"}])).await;
     assert_eq!(logs(&cluster, LogParams::default()).await, "one\ntwo\nthree\n");
@@ -52,7 +54,7 @@ async fn logs_are_read_as_far_as_they_are_wanted() {
 
 #[tokio::test]
 async fn a_log_is_followed_until_its_container_ends() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("talks", Script::default().logs("one\n").exits_after(Duration::from_secs(60), 0));
     pod(&cluster, json!([{"name": "main", "image": "talks"}])).await;
     let parameters = LogParams { follow: true, ..LogParams::default() };
@@ -66,7 +68,7 @@ async fn a_log_is_followed_until_its_container_ends() {
 
 #[tokio::test]
 async fn what_has_no_log_says_why() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("talks", Script::default().logs("one\n").exits_after(Duration::from_secs(100), 1));
     cluster.script("slow", Script::default().starts_after(Duration::from_secs(600)));
     cluster.script("gone", Script::default().cannot_be_pulled("not found"));

@@ -10,6 +10,8 @@ use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
+use crate::server;
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -76,7 +78,7 @@ async fn has_told(cluster: &TestCluster, reason: &str, note: &str) -> bool {
 
 #[tokio::test]
 async fn a_pod_is_created_then_runs_and_is_ready() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("slow", Script::default().starts_after(seconds(5)));
     pod(&cluster, "slow", json!({})).await;
     cluster.advance(seconds(1)).await;
@@ -105,7 +107,7 @@ async fn a_pod_is_created_then_runs_and_is_ready() {
 
 #[tokio::test]
 async fn a_container_that_crashes_is_restarted_after_growing_pauses() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("crash", Script::default().exits_after(seconds(1), 3));
     pod(&cluster, "crash", json!({})).await;
     let mut pauses = Vec::new();
@@ -137,7 +139,7 @@ async fn what_became_of_a_pod_is_up_to_its_restart_policy() {
         ("OnFailure", 2, "Succeeded", 2),
         ("Always", 0, "Running", 2),
     ] {
-        let cluster = TestCluster::start().await;
+        let cluster = server::start_embedded().await;
         // The third run ends well.
         cluster.simulated().decide(move |pod, _| {
             let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
@@ -170,7 +172,7 @@ async fn what_became_of_a_pod_is_up_to_its_restart_policy() {
 
 #[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_tried_again_and_again() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("gone:1", Script::default().cannot_be_pulled("not found"));
     pod(&cluster, "gone:1", json!({})).await;
     cluster
@@ -203,7 +205,7 @@ async fn an_image_that_cannot_be_pulled_is_tried_again_and_again() {
 
 #[tokio::test]
 async fn init_containers_run_one_after_another_and_may_fail() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("first", Script::default().exits_after(seconds(5), 0));
     cluster.script("second", Script::default().exits_after(seconds(5), 1));
     let init = json!([{"name": "first", "image": "first"}, {"name": "second", "image": "second"}]);
@@ -226,7 +228,7 @@ async fn init_containers_run_one_after_another_and_may_fail() {
 
 #[tokio::test]
 async fn a_sidecar_starts_first_and_ends_last() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("proxy", Script::default().starts_after(seconds(3)).stops_after(seconds(4)));
     cluster.script("job", Script::default().exits_after(seconds(10), 0));
     let init = json!([{"name": "proxy", "image": "proxy", "restartPolicy": "Always"}]);
@@ -249,7 +251,7 @@ async fn a_sidecar_starts_first_and_ends_last() {
 
 #[tokio::test]
 async fn a_sidecar_that_crashes_does_not_take_the_others_along() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("proxy", Script::default().exits_after(seconds(5), 1));
     let init = json!([{"name": "proxy", "image": "proxy", "restartPolicy": "Always"}]);
     pod(&cluster, "web", json!({"initContainers": init})).await;
@@ -270,7 +272,7 @@ async fn a_sidecar_that_crashes_does_not_take_the_others_along() {
 
 #[tokio::test]
 async fn readiness_is_probed() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("flaky", Script::default().ready_after(seconds(20)).unready_after(seconds(40)));
     let probe = json!({"httpGet": {"port": 80}, "initialDelaySeconds": 5});
     let container = json!([{"name": "main", "image": "flaky", "readinessProbe": probe}]);
@@ -291,7 +293,7 @@ async fn readiness_is_probed() {
 
 #[tokio::test]
 async fn a_container_is_ready_when_its_probe_may_ask_for_the_first_time() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     let probe = json!({"httpGet": {"port": 80}, "initialDelaySeconds": 30});
     let container = json!([{"name": "main", "image": "web", "readinessProbe": probe}]);
     pod(&cluster, "web", json!({"containers": container})).await;
@@ -303,7 +305,7 @@ async fn a_container_is_ready_when_its_probe_may_ask_for_the_first_time() {
 
 #[tokio::test]
 async fn readiness_gates_are_waited_for() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     pod(&cluster, "web", json!({"readinessGates": [{"conditionType": "example.com/balanced"}]})).await;
     cluster.quiet().await;
     assert_eq!(condition(&cluster, "ContainersReady").await, is("True", ""));
@@ -317,7 +319,7 @@ async fn readiness_gates_are_waited_for() {
 
 #[tokio::test]
 async fn a_container_that_is_not_alive_is_killed_and_restarted() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("hangs", Script::default().liveness_fails_after(seconds(10)).only(1));
     pod(&cluster, "hangs", json!({})).await;
     cluster.eventually("it is restarted", async |cluster| main(cluster).await.restart_count == 1).await;
@@ -331,7 +333,7 @@ async fn a_container_that_is_not_alive_is_killed_and_restarted() {
 
 #[tokio::test]
 async fn a_pod_that_is_deleted_may_take_its_time_but_not_more() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("polite", Script::default().stops_after(seconds(5)));
     cluster.script("stubborn", Script::default().stops_after(seconds(500)));
     for (image, left, gone) in [("polite", 4, 6), ("stubborn", 28, 31)] {
@@ -349,7 +351,7 @@ async fn a_pod_that_is_deleted_may_take_its_time_but_not_more() {
 
 #[tokio::test]
 async fn a_pod_that_has_not_run_goes_at_once() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("slow", Script::default().starts_after(seconds(600)));
     cluster.script("gone", Script::default().cannot_be_pulled("not found"));
     for image in ["slow", "gone"] {
@@ -364,7 +366,7 @@ async fn a_pod_that_has_not_run_goes_at_once() {
 
 #[tokio::test]
 async fn a_pod_that_is_active_for_too_long_fails() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("web", Script::default().stops_after(seconds(3)));
     pod(&cluster, "web", json!({"activeDeadlineSeconds": 60})).await;
     cluster.advance(seconds(58)).await;
@@ -388,7 +390,7 @@ async fn a_pod_that_is_active_for_too_long_fails() {
 
 #[tokio::test]
 async fn annotations_tell_what_becomes_of_a_pod() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster
         .apply(
             "
@@ -412,7 +414,7 @@ async fn annotations_tell_what_becomes_of_a_pod() {
 
 #[tokio::test]
 async fn pods_go_on_after_a_restart_of_the_cluster() {
-    let cluster = TestCluster::start().await;
+    let cluster = server::start_embedded().await;
     cluster.script("crash", Script::default().exits_after(seconds(1), 1));
     cluster.script("slow", Script::default().starts_after(seconds(60)));
     let container = async |cluster: &TestCluster, name: &str| {

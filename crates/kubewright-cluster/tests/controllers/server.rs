@@ -25,7 +25,15 @@ pub async fn start() -> TestCluster {
 
 /// A cluster for a test that needs three nodes.
 pub async fn start_with_three_nodes() -> TestCluster {
-    TestCluster::with(|builder| builder.nodes(3)).await
+    match is_embedded() {
+        true => TestCluster::with(|builder| builder.nodes(3)).await,
+        false => TestCluster::start().await,
+    }
+}
+
+/// A cluster in the process, wherever the other tests run: for tests of what is in the process there, too.
+pub async fn start_embedded() -> TestCluster {
+    TestCluster::with(|builder| builder).await
 }
 
 /// A cluster, and a namespace that the test may delete.
