@@ -87,7 +87,7 @@ impl Run {
         let mut stop = pin!(stop);
         let mut logs = Logs::new();
         let source = Source::of(&self.path, self.bin.clone()).await?;
-        let mut local = match self.local {
+        let local = match self.local {
             true => Some(self.place.start(Some(self.nodes)).await?),
             false => None,
         };
@@ -96,7 +96,7 @@ impl Run {
             logs.note(&format!("a cluster is at {}; export KUBECONFIG={kubeconfig}", local.url()));
         }
         let outcome = self.follow(&source, local.as_ref(), &mut logs, stop.as_mut()).await;
-        if let Some(local) = local.take() {
+        if let Some(local) = local {
             local.stop().await;
         }
         outcome
@@ -113,15 +113,11 @@ impl Run {
         let mut running: Option<Program> = None;
         loop {
             let seen = source.snapshot();
-            let built = tokio::select! {
-                biased;
-                () = &mut stop => {
-                    end(running, logs).await;
-                    return Ok(());
-                }
-                built = self.prepare(source, local) => built,
+            let prepared = self.prepare(source, local);
+            let Some(prepared) = self.meanwhile(prepared, &mut running, logs, stop.as_mut()).await? else {
+                break;
             };
-            match built {
+            match prepared {
                 Ok((program, kubeconfig)) => {
                     end(running.take(), logs).await;
                     logs.begin();
@@ -132,28 +128,45 @@ impl Run {
                 Err(why) if running.is_some() => logs.note(&format!("{why}; what ran before goes on")),
                 Err(why) => logs.note(&format!("{why}; waiting for a change")),
             }
-            loop {
-                tokio::select! {
-                    biased;
-                    () = &mut stop => {
-                        logs.note("stopping");
-                        end(running, logs).await;
-                        return Ok(());
-                    }
-                    said = next(&mut running) => match said {
-                        Said::Line(line) => logs.take(&line),
-                        Said::Ended(status) => {
-                            running = None;
-                            if self.once {
-                                return if status.success() { Ok(()) } else { Err(ended(status)) };
-                            }
-                            logs.note(&format!("{}; waiting for a change", ended(status)));
-                        }
-                    },
-                    () = changed(source, &seen), if !self.once => {
-                        logs.note("the source has changed");
-                        break;
-                    }
+            let changed = async {
+                match self.once {
+                    true => std::future::pending().await,
+                    false => changed(source, &seen).await,
+                }
+            };
+            if self.meanwhile(changed, &mut running, logs, stop.as_mut()).await?.is_none() {
+                break;
+            }
+            logs.note("the source has changed");
+        }
+        logs.note("stopping");
+        end(running, logs).await;
+        Ok(())
+    }
+
+    /// Waits for something, and shows what the operator says meanwhile. Nothing if all is to end.
+    async fn meanwhile<T>(
+        &self,
+        something: impl Future<Output = T>,
+        running: &mut Option<Program>,
+        logs: &mut Logs,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<T>, String> {
+        let mut something = pin!(something);
+        loop {
+            let said = tokio::select! {
+                biased;
+                () = &mut stop => return Ok(None),
+                done = &mut something => return Ok(Some(done)),
+                said = next(running) => said,
+            };
+            match said {
+                Said::Line(line) => logs.take(&line),
+                Said::Ended(status) if self.once && status.success() => return Ok(None),
+                Said::Ended(status) if self.once => return Err(ended(status)),
+                Said::Ended(status) => {
+                    *running = None;
+                    logs.note(&format!("{}; waiting for a change", ended(status)));
                 }
             }
         }

@@ -111,6 +111,17 @@ fn a_changed_source_is_built_and_run_again_and_a_broken_one_is_not() {
 }
 
 #[test]
+fn one_that_never_stops_talking_is_run_again_all_the_same() {
+    let talk = "fn main() { loop { eprintln!(\"talk\"); std::thread::sleep(std::time::Duration::from_millis(5)); } }";
+    let dir = crate_with(talk);
+    let mut run = Run::start(dir.path(), &[]);
+    run.until("talk");
+    write_main(dir.path(), &says("the second"));
+    run.until("the second");
+    run.stop();
+}
+
+#[test]
 fn one_that_ends_waits_for_a_change() {
     let dir = crate_with("fn main() { std::process::exit(3) }");
     let mut run = Run::start(dir.path(), &[]);
