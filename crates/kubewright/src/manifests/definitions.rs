@@ -22,6 +22,8 @@ const LARGEST: usize = 262_144;
 
 /// How long a definition may take until it is served.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often somebody else may be faster.
+const ATTEMPTS: u32 = 10;
 
 /// One definition for each kind, with all versions that the controllers name. The first one is stored.
 pub(super) fn merged(operator: &Operator) -> Vec<CustomResourceDefinition> {
@@ -119,20 +121,36 @@ pub async fn install_crds(client: &Client, operator: &Operator) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in merged(operator) {
         let name = definition.name_any();
-        let mut wanted = document(&definition);
-        if let Some(present) = api.get_opt(&name).await? {
-            check(&present, &definition)?;
-            // What was checked is what is changed; otherwise the server says that there is a conflict.
-            wanted["metadata"]["resourceVersion"] = json!(present.resource_version());
+        // Another replica may be at it, too, and the server itself writes to a definition that is new.
+        let mut attempts = 1..ATTEMPTS;
+        while let Err(why) = install(&api, &definition, operator.name()).await {
+            let is_overtaken = why.status().is_some_and(|status| status.reason == "Conflict");
+            if !is_overtaken || attempts.next().is_none() {
+                return Err(why);
+            }
         }
-        let apply = PatchParams::apply(operator.name()).force();
-        api.patch(&name, &apply, &Patch::Apply(&wanted)).await?;
         timeout(PATIENCE, established(&api, &name)).await.map_err(|_| {
             Error::new(format!(
                 "CustomResourceDefinition {name} is not served {PATIENCE:?} after it was applied"
             ))
         })??;
     }
+    Ok(())
+}
+
+async fn install(
+    api: &Api<CustomResourceDefinition>,
+    definition: &CustomResourceDefinition,
+    manager: &str,
+) -> Result<()> {
+    let name = definition.name_any();
+    let mut wanted = document(definition);
+    if let Some(present) = api.get_opt(&name).await? {
+        check(&present, definition)?;
+        // What was checked is what is changed; otherwise the server says that there is a conflict.
+        wanted["metadata"]["resourceVersion"] = json!(present.resource_version());
+    }
+    api.patch(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&wanted)).await?;
     Ok(())
 }
 

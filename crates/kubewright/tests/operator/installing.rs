@@ -1,11 +1,22 @@
 //! Manifests and definitions: that what is generated installs, and that it is enough, and no more.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response};
 use k8s_openapi::{
     api::events::v1::Event, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, CustomResource, CustomResourceExt as _,
     api::{Patch, PatchParams},
+    client::Body,
     core::{DynamicObject, GroupVersionKind},
     discovery,
 };
@@ -15,7 +26,7 @@ use kubewright::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     server::is_left_out,
@@ -218,4 +229,57 @@ async fn definitions_are_installed_and_later_only_widened() {
         newer.metadata.resource_version
     );
     definitions.delete(name, &Default::default()).await.unwrap();
+}
+
+/// A kind whose definition is written by several at once: no other test knows it.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[kube(group = "changing.kubewright.dev", version = "v1", kind = "Window", namespaced)]
+pub struct WindowSpec {}
+
+impl Reconciler<Window> for Idle {
+    async fn reconcile(&self, _: &Window, _: &Context<Window>) -> Result<Next> {
+        Ok(Next::on_change())
+    }
+}
+
+/// A client that is overtaken by another change so many times, whenever it is about to write a definition.
+#[derive(Clone)]
+struct Overtaken(Client, Arc<AtomicUsize>);
+
+impl tower_service::Service<Request<Body>> for Overtaken {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, kube::Result<Response<Body>>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<kube::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self(client, times) = self.clone();
+        Box::pin(async move {
+            let left = times.load(Ordering::Relaxed);
+            if request.method() == Method::PATCH && left > 0 {
+                times.store(left - 1, Ordering::Relaxed);
+                let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+                let change = Patch::Merge(json!({"metadata": {"labels": {"change": left.to_string()}}}));
+                definitions.patch(Window::crd_name(), &PatchParams::default(), &change).await?;
+            }
+            client.send(request).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_overtaken_while_installing_tries_again() {
+    let world = World::new().await;
+    let operator = || Operator::new("window-operator").controller(Controller::of::<Window>().run(Idle));
+    install_crds(&world.client, &operator()).await.unwrap();
+    for (times, outcome) in [(3, true), (1_000, false)] {
+        let overtaken = Overtaken(world.client.clone(), Arc::new(AtomicUsize::new(times)));
+        let client = Client::new(overtaken, world.namespace.clone());
+        assert_eq!(install_crds(&client, &operator()).await.is_ok(), outcome, "{times} times");
+    }
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    definitions.delete(Window::crd_name(), &Default::default()).await.unwrap();
 }
