@@ -19,6 +19,8 @@ pub(super) struct Logs {
     failures: VecDeque<Failure>,
     /// How many lines of failures are on the terminal.
     drawn: usize,
+    /// Whether others write to the terminal: then nothing on it may be drawn over.
+    is_shared: bool,
 }
 
 struct Failure {
@@ -40,7 +42,7 @@ struct Entry {
 
 impl Logs {
     pub(super) fn new() -> Self {
-        Self { is_terminal: stdout().is_terminal(), failures: VecDeque::new(), drawn: 0 }
+        Self { is_terminal: stdout().is_terminal(), failures: VecDeque::new(), drawn: 0, is_shared: false }
     }
 
     /// A line that the operator has written: one of its log, or something else, which is shown as it is.
@@ -57,6 +59,12 @@ impl Logs {
     pub(super) fn note(&mut self, text: &str) {
         let text = if self.is_terminal { painted("1;36", text) } else { text.to_owned() };
         self.say(&text);
+    }
+
+    /// The compiler begins to write to the terminal, too, or has ended.
+    pub(super) fn share(&mut self, is_shared: bool) {
+        self.drawn = 0;
+        self.is_shared = is_shared;
     }
 
     /// A new program begins without failures.
@@ -90,7 +98,7 @@ impl Logs {
         text.push_str(line);
         text.push('\n');
         self.drawn = 0;
-        if self.is_terminal && !self.failures.is_empty() {
+        if self.is_terminal && !self.is_shared && !self.failures.is_empty() {
             let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
             let title = "── last failures ".to_owned() + &"─".repeat(width.saturating_sub(18));
             text.push_str(&painted("31", &title));

@@ -113,10 +113,11 @@ impl Run {
         let mut running: Option<Program> = None;
         loop {
             let seen = source.snapshot();
+            logs.share(true);
             let prepared = self.prepare(source, local);
-            let Some(prepared) = self.meanwhile(prepared, &mut running, logs, stop.as_mut()).await? else {
-                break;
-            };
+            let prepared = self.meanwhile(prepared, &mut running, logs, stop.as_mut()).await?;
+            logs.share(false);
+            let Some(prepared) = prepared else { break };
             match prepared {
                 Ok((program, kubeconfig)) => {
                     end(running.take(), logs).await;
