@@ -71,12 +71,22 @@ impl Drop for Running {
     }
 }
 
-/// The external system that an operator is tried out with, if it needs one. It is an example of the operator's crate, and
-/// as such only there if all crates are tested.
+/// The external system that an operator is tried out with, if it needs one: an example of the operator's crate. It is
+/// there if all crates are tested, and else built.
 fn system_of(directory: &Path) -> Option<Command> {
-    let is_needed = directory.join("examples/system.rs").is_file();
-    let program = Path::new(env!("CARGO_BIN_EXE_kubewright")).with_file_name("examples/system");
-    is_needed.then(|| Command::new(program))
+    if !directory.join("examples/system.rs").is_file() {
+        return None;
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_kubewright")).parent().unwrap();
+    let program = programs.join("examples/system");
+    if !program.is_file() {
+        let mut build = Command::new(env!("CARGO"));
+        build
+            .args(["build", "--locked", "--example", "system", "--target-dir"])
+            .arg(programs.parent().unwrap());
+        assert!(build.current_dir(directory).status().unwrap().success(), "the system does not build");
+    }
+    Some(Command::new(program))
 }
 
 fn follow(directory: &Path, kubectl: &Path) {
