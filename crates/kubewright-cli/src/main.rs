@@ -4,6 +4,7 @@ mod apply;
 mod cluster;
 mod local;
 mod run;
+mod source;
 mod terminal;
 mod up;
 

@@ -1,7 +1,6 @@
 //! `kubewright run`: an operator that is being written, built and started again whenever its source changes.
 
 mod logs;
-mod source;
 
 use std::{
     path::{Path, PathBuf},
@@ -28,10 +27,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::{logs::Logs, source::Source};
+use self::logs::Logs;
 use crate::{
     apply::apply,
     local::{Local, Place},
+    source::{Snapshot, Source},
 };
 
 /// How often the source is looked at.
@@ -276,7 +276,7 @@ fn ended(status: ExitStatus) -> String {
 }
 
 /// Waits until the source differs from what was seen, and has settled.
-async fn changed(source: &Source, seen: &source::Snapshot) {
+async fn changed(source: &Source, seen: &Snapshot) {
     let mut last = source.snapshot();
     loop {
         sleep(GLANCE).await;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 /// A crate that is an operator.
-pub(super) struct Source {
+pub(crate) struct Source {
     manifest: PathBuf,
     /// Which of its programs, if it has several.
     bin: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Source {
 }
 
 /// When each file was last written.
-pub(super) type Snapshot = BTreeMap<PathBuf, SystemTime>;
+pub(crate) type Snapshot = BTreeMap<PathBuf, SystemTime>;
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -67,7 +67,7 @@ fn no_cargo(why: &io::Error) -> String {
 
 impl Source {
     /// The crate in a directory.
-    pub(super) async fn of(directory: &Path, bin: Option<String>) -> Result<Self, String> {
+    pub(crate) async fn of(directory: &Path, bin: Option<String>) -> Result<Self, String> {
         let manifest = directory.join("Cargo.toml");
         if !manifest.is_file() {
             let directory = directory.display();
@@ -90,7 +90,7 @@ impl Source {
     }
 
     /// Builds it, and gives the program.
-    pub(super) async fn build(&self) -> Result<PathBuf, String> {
+    pub(crate) async fn build(&self) -> Result<PathBuf, String> {
         let mut command = cargo();
         command.args(["build", "--message-format", "json-render-diagnostics", "--manifest-path"]);
         command.arg(&self.manifest).stderr(Stdio::inherit());
@@ -114,7 +114,7 @@ impl Source {
     }
 
     /// How its files are at the moment.
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::new();
         for directory in &self.directories {
             collect(directory, &mut snapshot);
