@@ -95,7 +95,8 @@ pub enum Outcome {
     Success,
     /// It went well, and the key comes back after this time.
     After(Duration),
-    /// It failed; the key comes back after a pause that grows with each failure in a row.
+    /// It failed; the key comes back after a pause that grows with each failure in a row. Of those before the pause is
+    /// over, because the key was added meanwhile, none counts: the pause stays as it is.
     Retry {
         /// The pause is at least this long: what a server asks for with `Retry-After`.
         after: Option<Duration>,

@@ -39,6 +39,8 @@ pub(super) struct Slot<K> {
     /// At which it waits, or was taken.
     priority: Priority,
     failures: u32,
+    /// When the pause after the last failure is over.
+    rested: Instant,
 }
 
 enum Stage {
@@ -132,6 +134,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                     stage: Stage::Ready { since: now },
                     priority: wish.priority,
                     failures: 0,
+                    rested: now,
                 };
                 let at = self.slots.insert(slot);
                 place.insert(at);
@@ -233,23 +236,29 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn finish(&mut self, at: usize, outcome: Outcome, now: Instant) -> bool {
         self.wake_due(now);
         self.processing.remove(&mut self.slots, at);
-        let Slot { stage, priority, failures, .. } = &self.slots[at];
-        let (priority, failures) = (*priority, *failures);
+        let Slot { stage, priority, failures, rested, .. } = &self.slots[at];
+        let (priority, failures, rested) = (*priority, *failures, *rested);
         let added = match stage {
             Stage::Processing { again, .. } => *again,
             Stage::Ready { .. } | Stage::Delayed { .. } => None,
         };
-        let (failures, pause) = match outcome {
+        let (failures, next) = match outcome {
             Outcome::Success | Outcome::Forget => (0, None),
-            Outcome::After(pause) => (0, Some(pause)),
+            Outcome::After(pause) => (0, Some(later(now, pause))),
             Outcome::Retry { after } => {
                 self.retries += 1;
-                let pause = self.back_off(failures).max(after.unwrap_or_default());
-                (failures.saturating_add(1), Some(pause))
+                let soonest = later(now, after.unwrap_or_default());
+                // Events that come in the middle of a pause, one after the other, do not make it longer.
+                let (failures, rested) = match failures > 0 && now < rested {
+                    true => (failures, rested),
+                    false => (failures.saturating_add(1), later(now, self.back_off(failures))),
+                };
+                self.slots[at].rested = rested.max(soonest);
+                (failures, Some(rested.max(soonest)))
             }
         };
         self.set_failures(at, failures);
-        let wanted = pause.map(|pause| Wish { at: later(now, pause), priority });
+        let wanted = next.map(|at| Wish { at, priority });
         let wish = match (added, wanted) {
             (Some(added), Some(wanted)) => Some(added.and(wanted)),
             (added, wanted) => added.or(wanted),

@@ -293,6 +293,25 @@ async fn a_retry_waits_at_least_as_long_as_the_server_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failures_in_the_middle_of_a_pause_do_not_make_it_longer() {
+    let queue = queue();
+    queue.add(1, Normal);
+    let start = Instant::now();
+    let mut failed = 0;
+    while start.elapsed() < Duration::from_secs(60) {
+        queue.get().await.unwrap().done(FAILED);
+        for _ in 0..100 {
+            queue.add(1, Normal);
+            take(&queue).unwrap().done(FAILED);
+        }
+        failed += 1;
+    }
+    let taken = queue.get().await.unwrap();
+    assert_eq!(taken.failures(), failed);
+    assert!(start.elapsed() < Duration::from_secs(3 * 60));
+}
+
+#[tokio::test(start_paused = true)]
 async fn hand_outs_keep_to_the_rate_limit() {
     let options = Options { limit: Some(RateLimit { per_second: 10, burst: 5 }), ..Options::default() };
     let queue = Queue::new(options, Entropy::seeded(1));

@@ -1,9 +1,6 @@
 //! Any sequence of calls, against a model that is too simple to be wrong.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kubewright::{
     entropy::Entropy,
@@ -66,7 +63,8 @@ struct Model {
     now: u64,
     turns: u64,
     keys: BTreeMap<u32, Where>,
-    failing: BTreeSet<u32>,
+    /// With the time until which they rest.
+    failing: BTreeMap<u32, u64>,
 }
 
 impl Model {
@@ -116,16 +114,18 @@ impl Model {
 
     fn done(&mut self, key: u32, outcome: Outcome) {
         let Some(Where::Busy { again, priority }) = self.keys.remove(&key) else { unreachable!() };
-        self.failing.remove(&key);
-        let pause = match outcome {
+        let rested = self.failing.remove(&key);
+        let after = |pause: Duration| self.now + pause.as_millis() as u64;
+        let next = match outcome {
             Outcome::Success | Outcome::Forget => None,
-            Outcome::After(pause) => Some(pause),
-            Outcome::Retry { after } => {
-                self.failing.insert(key);
-                Some(after.unwrap_or_default())
+            Outcome::After(pause) => Some(after(pause)),
+            Outcome::Retry { after: pause } => {
+                let next = after(pause.unwrap_or_default()).max(rested.unwrap_or_default());
+                self.failing.insert(key, next);
+                Some(next)
             }
         };
-        let wanted = pause.map(|pause| (self.now + pause.as_millis() as u64, priority));
+        let wanted = next.map(|at| (at, priority));
         let wish = match (again, wanted) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
             (one, other) => one.or(other),
@@ -164,7 +164,7 @@ async fn run(steps: Vec<Step>) {
                 assert_eq!(taken.is_some(), !firsts.is_empty());
                 let Some(taken) = taken else { continue };
                 assert!(firsts.contains(taken.key()), "{} is not of {firsts:?}", taken.key());
-                assert_eq!(taken.is_retry(), model.failing.contains(taken.key()));
+                assert_eq!(taken.is_retry(), model.failing.contains_key(taken.key()));
                 let place = Where::Busy { again: None, priority: taken.priority() };
                 let Some(Where::Waits { priority, .. }) = model.keys.insert(*taken.key(), place) else {
                     panic!("{} is handed out twice", taken.key());
