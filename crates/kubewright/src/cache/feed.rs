@@ -3,11 +3,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::TryStreamExt as _;
+use futures_util::AsyncBufReadExt as _;
+use http::{HeaderValue, header::ACCEPT_ENCODING};
 use kube::{
     Client,
     core::{
-        Request, Status, WatchEvent,
+        Request, Status,
         params::{ListParams, WatchParams},
     },
 };
@@ -36,8 +37,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
 /// How long a page may take until the connection counts as dead.
 const PAGE_PATIENCE: Duration = Duration::from_secs(60);
-/// Marks the bookmark after the last of the initial events.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize)]
 struct Page<'t> {
@@ -53,6 +52,25 @@ struct PageMeta {
     resource_version: String,
     #[serde(default, rename = "continue")]
     continue_token: Option<String>,
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+struct Event<'t> {
+    #[serde(rename = "type")]
+    happened: Happened,
+    #[serde(borrow)]
+    object: &'t RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Happened {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
 }
 
 /// Why a watch does not go on.
@@ -189,48 +207,53 @@ impl<K: Object> Feed<K> {
             true => self.request().watch_metadata(&parameters, place),
             false => self.request().watch(&parameters, place),
         };
-        let request = request.map_err(kube::Error::BuildRequest)?;
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        // A compressed watch is one member an event, of which the client would read but the first.
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let dead = Instant::now() + Duration::from_secs(WATCH_SECONDS.into()) + PATIENCE;
-        let asked = timeout_at(dead, self.client.request_events::<Box<RawValue>>(request)).await;
-        let events = asked.map_err(|_| Break::Ended)??;
-        let mut events = std::pin::pin!(events);
+        let asked = timeout_at(dead, self.client.request_stream(request)).await;
+        let mut lines = std::pin::pin!(asked.map_err(|_| Break::Ended)??);
         if self.place.is_some() {
             self.store.trouble(None);
         }
+        let mut line = Vec::new();
         loop {
-            let event = timeout_at(dead, events.try_next()).await.map_err(|_| Break::Ended)??;
-            self.take(event.ok_or(Break::Ended)?)?;
+            line.clear();
+            match timeout_at(dead, lines.read_until(b'\n', &mut line)).await {
+                Ok(Ok(1..)) if line.ends_with(b"\n") => self.take(&line)?,
+                Ok(Ok(_)) | Err(_) => return Err(Break::Ended),
+                Ok(Err(why)) => {
+                    tracing::debug!(kind = %self.name, "the watch broke: {why}");
+                    return Err(Break::Ended);
+                }
+            }
         }
     }
 
-    fn take(&mut self, event: WatchEvent<Box<RawValue>>) -> Result<(), Break> {
-        let place = match event {
-            WatchEvent::Added(text) | WatchEvent::Modified(text) => {
-                let Some(outline) = self.outline(&text) else { return Ok(()) };
-                self.observe(&outline);
-                outline.place().to_owned()
-            }
-            WatchEvent::Deleted(text) => {
-                let Some(outline) = self.outline(&text) else { return Ok(()) };
+    fn take(&mut self, line: &[u8]) -> Result<(), Break> {
+        let event: Event<'_> = serde_json::from_slice(line).map_err(|why| not_an_event(line, why))?;
+        if let Happened::Error = event.happened {
+            let status: Status = serde_json::from_str(event.object.get()).map_err(kube::Error::SerdeError)?;
+            return Err(kube::Error::Api(status.boxed()).into());
+        }
+        let Some(outline) = self.outline(event.object) else { return Ok(()) };
+        match event.happened {
+            Happened::Added | Happened::Modified => self.observe(&outline),
+            Happened::Deleted => {
                 if let Some(told) = self.read(&outline, &outline.text()) {
                     self.store.vanish(&told.object);
                 }
-                outline.place().to_owned()
             }
-            WatchEvent::Bookmark(bookmark) => {
-                let is_end =
-                    bookmark.metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|text| text == "true");
-                if is_end && self.place.is_none() {
-                    self.arrive(bookmark.metadata.resource_version);
-                    return Ok(());
-                }
-                bookmark.metadata.resource_version
+            Happened::Bookmark if self.place.is_none() && outline.ends_initial_events() => {
+                self.arrive(outline.place().to_owned());
             }
-            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
-        };
+            Happened::Bookmark | Happened::Error => {}
+        }
         // Before the end of the initial events, revisions are those of the objects, in no order.
-        if self.place.is_some() && !place.is_empty() {
-            self.place = Some(place);
+        if let Some(place) = &mut self.place
+            && !outline.place().is_empty()
+        {
+            outline.place().clone_into(place);
         }
         Ok(())
     }
@@ -273,6 +296,14 @@ impl<K: Object> Feed<K> {
         };
         tracing::error!(kind = %self.name, "can't watch: {text}");
         self.store.trouble(Some(text));
+    }
+}
+
+/// What a line is that is no event: an answer that tells of an error, if it can be read.
+fn not_an_event(line: &[u8], why: serde_json::Error) -> kube::Error {
+    match serde_json::from_slice::<Status>(line) {
+        Ok(status) => kube::Error::Api(status.boxed()),
+        Err(_) => kube::Error::SerdeError(why),
     }
 }
 

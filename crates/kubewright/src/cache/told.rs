@@ -1,7 +1,7 @@
 //! Objects as the server tells them. Their managed fields, which are the larger part of many, are kept as text:
 //! hardly anybody wants more of them than what this operator itself has applied.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
@@ -9,6 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::kind::{Key, Kind, Object, revision_of};
+
+/// Marks the bookmark after the last of the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What an object tells before it is read.
 pub(super) struct Outline<'t> {
@@ -32,6 +35,8 @@ struct Meta<'t> {
     #[serde(borrow)]
     resource_version: Option<Cow<'t, str>>,
     #[serde(borrow)]
+    annotations: Option<&'t RawValue>,
+    #[serde(borrow)]
     managed_fields: Option<&'t RawValue>,
 }
 
@@ -53,6 +58,13 @@ impl<'t> Outline<'t> {
 
     pub(super) fn revision(&self) -> u64 {
         revision_of(self.meta.resource_version.as_deref())
+    }
+
+    /// Whether this, as a bookmark, comes after the last of the initial events.
+    pub(super) fn ends_initial_events(&self) -> bool {
+        let annotations: Option<BTreeMap<Cow<'_, str>, Cow<'_, str>>> =
+            self.meta.annotations.and_then(|text| serde_json::from_str(text.get()).ok());
+        annotations.is_some_and(|all| all.get(INITIAL_EVENTS_END).is_some_and(|text| text == "true"))
     }
 
     /// The object, but for its managed fields.
