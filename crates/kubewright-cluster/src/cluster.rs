@@ -1,11 +1,12 @@
 //! The cluster as a whole: what it is made of, and how it is started and stopped.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Api, Client, api::PostParams};
 use kubewright::{Operator, Options, Running, clock::Clock, entropy::Entropy};
 use kubewright_apiserver::{ApiServer, Hook, auth::UserInfo};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     controllers,
@@ -126,6 +127,17 @@ impl Builder {
         running.working().await.map_err(StartError::Controllers)?;
         nodes::ready(&client).await?;
         Ok(Cluster { server, running, clock, lost })
+    }
+}
+
+/// Creates an object, unless there is one of that name.
+pub(crate) async fn create_if_missing<K>(api: &Api<K>, object: &K) -> kube::Result<()>
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    match api.create(&PostParams::default(), object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created.map(|_| ()),
     }
 }
 

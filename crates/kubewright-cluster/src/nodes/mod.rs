@@ -15,7 +15,7 @@ use futures_util::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
+    api::{ObjectMeta, WatchEvent, WatchParams},
 };
 use parking_lot::RwLock;
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ pub use self::{
     runtime::{Doing, Failure, Probe, Run, Runtime, Sight},
     simulated::{Script, Simulated},
 };
-use crate::cluster::StartError;
+use crate::cluster::{StartError, create_if_missing};
 
 /// What a new node has against pods until it says that it is ready.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -60,14 +60,9 @@ impl Lost {
 pub(crate) async fn register(client: &Client, count: usize) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 1..=count {
-        let name = format!("node-{number}");
-        if nodes.get_metadata_opt(&name).await?.is_none() {
-            let node = Node {
-                metadata: ObjectMeta { name: Some(name), ..ObjectMeta::default() },
-                ..Node::default()
-            };
-            nodes.create(&PostParams::default(), &node).await?;
-        }
+        let name = Some(format!("node-{number}"));
+        let node = Node { metadata: ObjectMeta { name, ..ObjectMeta::default() }, ..Node::default() };
+        create_if_missing(&nodes, &node).await?;
     }
     Ok(())
 }

@@ -8,12 +8,12 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use kube::{Api, Client, ResourceExt as _, api::PostParams};
+use kube::{Api, Client, ResourceExt as _};
 use kubewright::{Context, Index, Key, Kind, Lookup, Result, Seen};
 use serde_json::json;
 
 pub(super) use self::{claim::controller as claims, volume::controller as volumes};
-use crate::pods;
+use crate::{cluster::create_if_missing, pods};
 
 /// The provisioner whose volumes this cluster makes: they exist in name only.
 const PROVISIONER: &str = "kubewright.dev/simulated";
@@ -121,9 +121,6 @@ async fn protect<K: Kind>(cx: &Context<K>, object: &Seen<K>, finalizer: &str, is
 /// Puts the default class into the cluster, if it is not there.
 pub(crate) async fn register(client: &Client) -> kube::Result<()> {
     let classes: Api<StorageClass> = Api::all(client.clone());
-    if classes.get_metadata_opt("standard").await?.is_some() {
-        return Ok(());
-    }
     let class = json!({
         "metadata": {
             "name": "standard",
@@ -135,6 +132,5 @@ pub(crate) async fn register(client: &Client) -> kube::Result<()> {
         "allowVolumeExpansion": true,
     });
     let class: StorageClass = serde_json::from_value(class).map_err(kube::Error::SerdeError)?;
-    classes.create(&PostParams::default(), &class).await?;
-    Ok(())
+    create_if_missing(&classes, &class).await
 }
