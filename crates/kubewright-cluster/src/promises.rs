@@ -132,9 +132,7 @@ impl Promises {
         let before = names(&cluster).await;
         self.create(&cluster).await;
         self.converges(&cluster, &operator).await;
-        let deleted =
-            self.api(&cluster).await.delete(&self.sample.name_any(), &DeleteParams::default()).await;
-        deleted.unwrap_or_else(|why| panic!("the resource was not deleted: {why}"));
+        self.delete(&cluster).await;
         cluster.eventually("nothing is left", async |cluster| names(cluster).await == before).await;
         assert!(self.find(&cluster).await.is_none(), "the resource itself is left");
     }
@@ -205,6 +203,7 @@ impl Promises {
         for child in self.children(&cluster).await {
             resources.push(cluster.resource(&child).await.plural);
         }
+        self.remove(&cluster).await;
         for resource in resources {
             let cluster = TestCluster::start().await;
             let operator = cluster.run((self.operator)()).await;
@@ -216,6 +215,7 @@ impl Promises {
             assert!(is_told || resource == own, "{resource} fail, and that is told: {told:?}");
             drop(outage);
             self.converges(&cluster, &operator).await;
+            self.remove(&cluster).await;
         }
     }
 
@@ -233,6 +233,7 @@ impl Promises {
             drop(operator);
             let operator = cluster.run((self.operator)()).await;
             self.converges(&cluster, &operator).await;
+            self.remove(&cluster).await;
             if writes < limit {
                 return;
             }
@@ -327,6 +328,23 @@ impl Promises {
             .eventually("the resource is well", async |cluster| is_healthy(&self.get(cluster).await))
             .await;
         assert_eq!(operator.forbidden(), [""; 0], "the operator lacks rights");
+    }
+
+    /// Deletes the resource and waits until all of it is gone: the next one may need what only one can have, such as a
+    /// port.
+    async fn remove(&self, cluster: &TestCluster) {
+        let children = self.children(cluster).await;
+        self.delete(cluster).await;
+        let are_gone = async |cluster: &TestCluster| {
+            let left: Vec<_> = cluster.objects().await.iter().map(|one| one.uid()).collect();
+            !children.iter().any(|child| left.contains(&child.uid())) && self.find(cluster).await.is_none()
+        };
+        cluster.eventually("the resource is gone", are_gone).await;
+    }
+
+    async fn delete(&self, cluster: &TestCluster) {
+        let deleted = self.api(cluster).await.delete(&self.sample.name_any(), &DeleteParams::default()).await;
+        deleted.unwrap_or_else(|why| panic!("the resource was not deleted: {why}"));
     }
 
     async fn becomes_degraded(&self, cluster: &TestCluster, reasons: &[&str]) {

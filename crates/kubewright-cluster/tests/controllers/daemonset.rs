@@ -203,7 +203,10 @@ async fn an_update_may_surge() {
             let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
             most = most.max(staying);
             assert!(staying >= 3, "none goes before its successor is there");
-            status["updatedNumberScheduled"] == 3 && status["numberAvailable"] == 3 && pods.len() == 3
+            status["observedGeneration"] == 2
+                && status["updatedNumberScheduled"] == 3
+                && status["numberAvailable"] == 3
+                && pods.len() == 3
         })
         .await;
     assert_eq!(most, 4);

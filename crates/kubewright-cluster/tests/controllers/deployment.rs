@@ -138,7 +138,8 @@ async fn a_new_template_is_rolled_out_within_the_limits() {
             assert!(live.count() <= 5, "at most a quarter more");
             assert!(ready.count() >= 3, "at most a quarter less");
             let status = status(cluster).await;
-            status.updated_replicas == Some(4) && status.replicas == Some(4)
+            (status.observed_generation, status.updated_replicas, status.replicas)
+                == (Some(2), Some(4), Some(4))
         })
         .await;
     cluster.quiet().await;
@@ -170,7 +171,8 @@ async fn recreating_starts_no_new_pod_before_the_last_old_one_is_gone() {
             let images = pods.iter().map(|pod| pod.spec.as_ref().unwrap().containers[0].image.clone());
             let images: std::collections::BTreeSet<_> = images.collect();
             assert!(images.len() <= 1, "{images:?}");
-            status(cluster).await.updated_replicas == Some(3)
+            let status = status(cluster).await;
+            (status.observed_generation, status.updated_replicas) == (Some(2), Some(3))
         })
         .await;
     cluster.quiet().await;

@@ -2,7 +2,10 @@
 
 mod promises;
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicI32, Ordering},
+    time::Duration,
+};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -12,6 +15,17 @@ use kube::ResourceExt as _;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use myweb_operator::{MyWeb, SAMPLE, operator};
 use serde_json::{Value, json};
+
+/// A port that no other test has: on a cluster that they share, there is but one of each.
+fn port() -> i32 {
+    static NEXT: AtomicI32 = AtomicI32::new(30100);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The sample with another port.
+fn sample(port: i32) -> String {
+    SAMPLE.replace("30100", &port.to_string())
+}
 
 fn spec(image: &str, port: i32, page: &str) -> Value {
     json!({"image": image, "nodePortNumber": port, "pageContentHtml": page})
@@ -30,9 +44,9 @@ async fn is_completed(cluster: &TestCluster) -> bool {
 
 #[tokio::test]
 async fn the_page_is_mounted_as_the_root_of_the_server_and_the_port_is_open() {
-    let cluster = start().await;
+    let (cluster, port) = (start().await, port());
     let _operator = cluster.run(operator()).await;
-    cluster.apply(SAMPLE).await;
+    cluster.apply(&sample(port)).await;
     cluster.quiet().await;
     let page = cluster.get::<ConfigMap>("sample-page").await;
     assert_eq!(page.data.unwrap()["index.html"], "<h1>Hello!</h1>\n");
@@ -43,23 +57,24 @@ async fn the_page_is_mounted_as_the_root_of_the_server_and_the_port_is_open() {
     assert_eq!(volume.config_map.as_ref().unwrap().name, "sample-page");
     let service = cluster.get::<Service>("sample").await.spec.unwrap();
     assert_eq!(service.type_.as_deref(), Some("NodePort"));
-    assert_eq!(service.ports.unwrap()[0].node_port, Some(30100));
+    assert_eq!(service.ports.unwrap()[0].node_port, Some(port));
     let labels = cluster.list::<Pod>().await.remove(0).metadata.labels.unwrap();
     assert!(service.selector.unwrap().iter().all(|(name, value)| labels.get(name) == Some(value)));
     let table = cluster.table::<MyWeb>().await;
-    assert!(table.starts_with("NAME     PORT    COMPLETED   AGE\nsample   30100   true        "), "{table}");
+    let expected = format!("NAME     PORT    COMPLETED   AGE\nsample   {port}   true        ");
+    assert!(table.starts_with(&expected), "{table}");
 }
 
 #[tokio::test]
 async fn it_is_completed_when_the_page_is_served_and_not_before() {
-    let cluster = start().await;
+    let (cluster, port) = (start().await, port());
     let _operator = cluster.run(operator()).await;
-    cluster.apply_spec::<MyWeb>("sample", spec("slow", 30100, "one")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("slow", port, "one")).await;
     cluster.quiet().await;
     assert!(!is_completed(&cluster).await, "the pod is not ready");
     cluster.advance(Duration::from_secs(60)).await;
     assert!(is_completed(&cluster).await);
-    cluster.apply_spec::<MyWeb>("sample", spec("slow", 30100, "two")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("slow", port, "two")).await;
     cluster.quiet().await;
     assert!(!is_completed(&cluster).await, "it is the old page that is served");
     cluster.advance(Duration::from_secs(60)).await;
@@ -68,17 +83,17 @@ async fn it_is_completed_when_the_page_is_served_and_not_before() {
 
 #[tokio::test]
 async fn a_changed_page_rolls_the_pods_and_another_port_does_not() {
-    let cluster = start().await;
+    let (cluster, port, other) = (start().await, port(), port());
     let _operator = cluster.run(operator()).await;
     let pods = async || cluster.list::<Pod>().await.iter().map(|pod| pod.name_any()).collect::<Vec<_>>();
-    cluster.apply_spec::<MyWeb>("sample", spec("nginx", 30100, "one")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("nginx", port, "one")).await;
     cluster.quiet().await;
     let first = pods().await;
-    cluster.apply_spec::<MyWeb>("sample", spec("nginx", 30200, "one")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("nginx", other, "one")).await;
     cluster.quiet().await;
-    assert_eq!(cluster.get::<Service>("sample").await.spec.unwrap().ports.unwrap()[0].node_port, Some(30200));
+    assert_eq!(cluster.get::<Service>("sample").await.spec.unwrap().ports.unwrap()[0].node_port, Some(other));
     assert_eq!(pods().await, first);
-    cluster.apply_spec::<MyWeb>("sample", spec("nginx", 30200, "two")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("nginx", other, "two")).await;
     cluster.quiet().await;
     assert_eq!(cluster.get::<ConfigMap>("sample-page").await.data.unwrap()["index.html"], "two");
     assert_ne!(pods().await, first);
@@ -88,22 +103,24 @@ async fn a_changed_page_rolls_the_pods_and_another_port_does_not() {
 
 #[tokio::test]
 async fn a_port_that_is_taken_is_told_until_it_is_free() {
-    let cluster = start().await;
+    let (cluster, port, taken) = (start().await, port(), port());
     let _operator = cluster.run(operator()).await;
-    cluster.apply_spec::<MyWeb>("sample", spec("nginx", 30100, "one")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("nginx", port, "one")).await;
     cluster.quiet().await;
     cluster
         .apply_spec::<Service>(
             "other",
-            json!({"type": "NodePort", "selector": {"app": "other"}, "ports": [{"port": 80, "nodePort": 30200}]}),
+            json!({"type": "NodePort", "selector": {"app": "other"}, "ports": [{"port": 80, "nodePort": taken}]}),
         )
         .await;
-    cluster.apply_spec::<MyWeb>("sample", spec("nginx", 30200, "one")).await;
+    cluster.apply_spec::<MyWeb>("sample", spec("nginx", taken, "one")).await;
     cluster.advance(Duration::from_secs(10)).await;
     let conditions = cluster.conditions::<MyWeb>("sample").await;
-    let told = "Stalled=True RetriedError: Service \"sample\" is invalid: spec.ports[0].nodePort: Invalid value: 30200: \
-                provided port is already allocated";
-    assert!(conditions.contains(told), "{conditions}");
+    let told = format!(
+        "Stalled=True RetriedError: Service \"sample\" is invalid: spec.ports[0].nodePort: Invalid value: {taken}: \
+         provided port is already allocated"
+    );
+    assert!(conditions.contains(&told), "{conditions}");
     assert!(!is_completed(&cluster).await, "it is not served under this port");
     cluster.delete::<Service>("other").await;
     cluster.eventually("it is served", async |cluster| is_completed(cluster).await).await;

@@ -125,6 +125,11 @@ async fn the_password_is_in_the_secret_and_nowhere_else() {
         cluster.delete::<Secret>("sample").await;
         cluster.advance(Duration::from_secs(60)).await;
         drop(outage);
+        cluster
+            .eventually("there is a Secret again", async |cluster| {
+                cluster.find::<Secret>("sample").await.is_some()
+            })
+            .await;
     }
     cluster
         .patch::<Secret>("sample", json!({"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}}))
