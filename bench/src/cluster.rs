@@ -29,17 +29,14 @@ const NODES: usize = 100;
 /// How long pods may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Everything about clusters.
+/// Clusters with much in them.
 pub(crate) fn run(server: &Path, rounds: u32) -> Result<Vec<Measure>> {
-    let mut measures = test_cluster(rounds)?;
-    measures.push(deployments(rounds)?);
-    measures.push(pods(server)?);
-    Ok(measures)
+    Ok(vec![deployments(rounds)?, pods(server)?])
 }
 
 /// How long a test waits for its cluster, and for a Deployment in it. The clock of a test stands still, so time is
 /// taken around its runtime.
-fn test_cluster(rounds: u32) -> Result<Vec<Measure>> {
+pub(crate) fn in_a_test(rounds: u32) -> Result<Vec<Measure>> {
     progress("cluster: in a test");
     let (mut starts, mut rollouts) = (Vec::new(), Vec::new());
     for _ in 0..rounds * 4 {

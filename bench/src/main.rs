@@ -86,6 +86,8 @@ enum Part {
     Inside,
     /// An operator
     Operator,
+    /// A cluster in a test
+    TestCluster,
     /// A whole cluster
     Cluster,
     /// The same operator, written with something else
@@ -120,6 +122,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     if wants(Part::Operator) {
         measures.extend(operators::run(&arguments.server, rounds)?);
         measures.push(contest::idle(&arguments.server, &arguments.operator, rounds)?);
+    }
+    if wants(Part::TestCluster) {
+        measures.extend(cluster::in_a_test(rounds)?);
     }
     if wants(Part::Cluster) {
         measures.extend(cluster::run(&arguments.server, rounds)?);
