@@ -1,10 +1,11 @@
 //! A cluster for a test: its own, in the process, with time that takes no time.
 
+mod describe;
 mod elsewhere;
 mod operator;
 mod table;
 
-use std::{fmt::Write as _, ops::Deref, time::Duration};
+use std::{ops::Deref, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -436,46 +437,6 @@ impl TestCluster {
             (spec.scope == "Namespaced").then(|| ApiResource::from_gvk_with_plural(&kind, &spec.names.plural))
         };
         definitions.into_iter().filter_map(resource).collect()
-    }
-
-    /// What the pods and the events of the cluster are, in words.
-    pub async fn describe(&self) -> String {
-        let mut text = String::from("pods:\n");
-        let pods = self.everywhere::<Pod>().list(&ListParams::default()).await;
-        for pod in pods.iter().flatten() {
-            let status = pod.status.clone().unwrap_or_default();
-            let states: Vec<String> = status
-                .container_statuses
-                .iter()
-                .flatten()
-                .map(|container| {
-                    let state = serde_json::to_string(&container.state).unwrap_or_default();
-                    format!("{} restarts={} {state}", container.name, container.restart_count)
-                })
-                .collect();
-            let (name, phase) = (pod.name_any(), status.phase.unwrap_or_default());
-            let _ = writeln!(
-                text,
-                "  {}/{name} {phase} {}",
-                pod.namespace().unwrap_or_default(),
-                states.join(", ")
-            );
-        }
-        text.push_str("events:\n");
-        let events = self.everywhere::<Event>().list(&ListParams::default()).await;
-        for event in events.iter().flatten() {
-            let about = event.regarding.clone().unwrap_or_default();
-            let _ = writeln!(
-                text,
-                "  {} {} {} {}: {}",
-                event.type_.as_deref().unwrap_or_default(),
-                about.kind.unwrap_or_default(),
-                about.name.unwrap_or_default(),
-                event.reason.as_deref().unwrap_or_default(),
-                event.note.as_deref().unwrap_or_default(),
-            );
-        }
-        text
     }
 
     /// The objects of a kind in all namespaces, as far as they are this test's.

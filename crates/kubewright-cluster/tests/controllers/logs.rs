@@ -1,10 +1,10 @@
 //! What containers have written, as `kubectl logs` asks for it.
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
-use futures_util::AsyncReadExt as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::LogParams};
+use futures_util::{AsyncReadExt as _, FutureExt as _};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, ResourceExt as _, api::LogParams};
 use kubewright_cluster::{TestCluster, nodes::Script};
 use serde_json::{Value, json};
 
@@ -95,4 +95,28 @@ async fn what_has_no_log_says_why() {
     );
     cluster.advance(Duration::from_secs(120)).await;
     assert_eq!(logs(&cluster, previous).await, "one\n");
+}
+
+#[tokio::test]
+async fn a_wait_in_vain_tells_what_the_cluster_looks_like() {
+    let cluster = server::start_embedded().await;
+    cluster.script("talks", Script::default().logs("one\ntwo\n").exits_after(Duration::from_secs(1), 3));
+    let labels = json!({"app": "web"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "talks"}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    cluster.apply_spec::<Deployment>("web", spec).await;
+    let waiting = cluster.eventually("it is available", async |_| false);
+    let panicked = AssertUnwindSafe(waiting).catch_unwind().await.unwrap_err();
+    let told = panicked.downcast_ref::<String>().unwrap();
+    let pod = cluster.list::<Pod>().await[0].name_any();
+    for expected in [
+        "not within 1800s: it is available\n\nobjects:\n",
+        "\n  Deployment web generation=1 {\"conditions\":[",
+        &format!("\npods:\n  default/{pod} Running main restarts="),
+        &format!("\nlogs:\n  {pod} main: one\n  {pod} main: two\n"),
+        &format!("\n  Warning Pod {pod} BackOff: "),
+    ] {
+        assert!(told.contains(expected), "{expected:?} is not in\n{told}");
+    }
 }
