@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
@@ -71,6 +71,11 @@ fn is_as_expected(text: &str, expected: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether a variable says how the command behaves.
+fn is_setting(variable: &OsStr) -> bool {
+    variable.to_string_lossy().starts_with("KUBEWRIGHT_")
+}
+
 /// The line that ends what the commands of a step print.
 const END: &str = "--- that was it: ";
 
@@ -90,15 +95,17 @@ impl Reader {
         let on_path = env::var_os("PATH").unwrap_or_default();
         let at_hand = programs.iter().map(|program| program.parent().unwrap().to_owned());
         let path = env::join_paths(at_hand.chain(env::split_paths(&on_path))).unwrap();
-        let mut shell = Command::new("bash")
+        let mut shell = Command::new("bash");
+        shell
             .args(["-e", "-o", "pipefail"])
             .current_dir(directory)
-            .env("PATH", path)
-            .envs(environment.iter().cloned())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        // What is set for the tests is not set for readers.
+        env::vars_os().map(|(name, _)| name).filter(|name| is_setting(name)).for_each(|name| {
+            shell.env_remove(name);
+        });
+        let mut shell = shell.env("PATH", path).envs(environment.iter().cloned()).spawn().unwrap();
         let stdin = shell.stdin.take();
         let stdout = BufReader::new(shell.stdout.take().unwrap()).lines();
         let mut reader = Self { shell, stdin, stdout, terminals: tempfile::tempdir().unwrap(), started: 0 };
