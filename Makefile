@@ -1,6 +1,6 @@
 # The two commands of a newcomer are `make up` and `make test`; the rest is for contributors.
 
-.PHONY: up test lint bench conformance facts
+.PHONY: up test lint book bench conformance facts
 
 up: ## a local cluster, the operators and their resources, until Ctrl-C; ARGS="myweb --once" for flags
 	cargo run --locked -p kubewright-cli -- up $(ARGS)
@@ -14,6 +14,10 @@ lint: ## formatting, lints, documentation, licences
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and sources not checked (cargo install cargo-deny)"; fi
+
+book: ## the book in docs as HTML, in target/book
+	@if command -v mdbook >/dev/null; then mdbook build; \
+	else echo "mdbook is not installed: cargo install mdbook --locked" >&2; exit 1; fi
 
 bench: ## measure side by side with the reference
 	bench/run

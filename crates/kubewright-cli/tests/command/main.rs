@@ -8,7 +8,9 @@
     reason = "a test that can't go on says so by panicking"
 )]
 
+mod book;
 mod cluster;
+mod guide;
 mod kubectl;
 mod run;
 mod support;
