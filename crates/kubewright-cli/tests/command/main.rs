@@ -9,8 +9,13 @@
 )]
 
 mod cluster;
+mod deploy;
+mod generate;
 mod kubectl;
+mod package;
 mod run;
+mod sketch;
 mod support;
+mod template;
 mod up;
 mod walkthroughs;
