@@ -62,7 +62,14 @@ impl Placed {
     }
 
     /// One of those that `api` has listed.
-    pub(crate) fn listed(object: DynamicObject, resource: &ApiResource, api: &Api<DynamicObject>) -> Self {
+    pub(crate) fn listed(
+        mut object: DynamicObject,
+        resource: &ApiResource,
+        api: &Api<DynamicObject>,
+    ) -> Self {
+        // Lists say once what all of theirs are.
+        object.types =
+            Some(TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() });
         Self { object, resource: resource.clone(), api: api.clone() }
     }
 

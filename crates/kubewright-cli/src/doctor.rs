@@ -1,13 +1,19 @@
 //! `kubewright doctor`: what an operator needs to be built, deployed and run, looked at one after another. It changes
 //! nothing.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{IsTerminal as _, stdout},
+    path::Path,
+    process::Stdio,
+};
 
 use clap::Args;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+use k8s_openapi::{
+    api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt as _, api::PostParams};
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -19,12 +25,13 @@ use crate::{
     deploy::ApplySet,
     generate::{self, generated},
     program::{Installation, Program, Which},
+    source::cargo,
     target::Target,
     terminal::{Output, line, painted},
 };
 
 /// The oldest Kubernetes that operators are made for.
-const OLDEST: (u32, u32) = (1, 33);
+const OLDEST: [u32; 2] = [1, 33];
 /// What deploying takes of each kind.
 const VERBS: [&str; 5] = ["get", "list", "create", "patch", "delete"];
 
@@ -131,13 +138,12 @@ impl Doctor {
 }
 
 fn tell(finding: &Finding) {
-    use std::io::IsTerminal as _;
     let (word, colour) = match finding.level {
         Level::Ok => ("ok  ", "32"),
         Level::Warn => ("warn", "33"),
         Level::Fail => ("fail", "31"),
     };
-    let word = if std::io::stdout().is_terminal() { painted(colour, word) } else { word.to_owned() };
+    let word = if stdout().is_terminal() { painted(colour, word) } else { word.to_owned() };
     line(&format!("{word}  {:<11} {}", finding.check, finding.message));
     if let Some(remedy) = &finding.remedy {
         line(&format!("                  -> {remedy}"));
@@ -146,40 +152,15 @@ fn tell(finding: &Finding) {
 
 /// Whether there is a compiler, and one that is new enough for the crate.
 async fn toolchain(path: &Path) -> Finding {
-    const INSTALL: &str = "install Rust from https://rustup.rs";
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let (Some(cargo), Some(compiler)) =
-        (said("cargo".as_ref(), &["--version"]).await, said(&rustc, &["--version"]).await)
-    else {
-        return Finding::fail("toolchain", "cargo or rustc can't be run").or(INSTALL);
-    };
-    let manifest = path.join("Cargo.toml");
-    let metadata = said(
-        "cargo".as_ref(),
-        &[
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version=1",
-            "--manifest-path",
-            &manifest.to_string_lossy(),
-        ],
-    )
-    .await;
-    let metadata: Value = metadata.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    let manifest = fs::canonicalize(&manifest).unwrap_or(manifest);
-    let mut packages = metadata["packages"].as_array().into_iter().flatten();
-    let is_it = |package: &&Value| package["manifest_path"].as_str().map(Path::new) == Some(&manifest);
-    let wanted = packages.find(is_it).and_then(|package| package["rust_version"].as_str());
-    let number = |text: &str| -> Vec<u32> {
-        let digits =
-            text.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
-        let digits = digits.unwrap_or_default().split('-').next().unwrap_or_default();
-        digits.split('.').filter_map(|part| part.parse().ok()).collect()
+    let rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let versions = (said(cargo(), &["--version"]).await, said(rustc, &["--version"]).await);
+    let (Some(cargo), Some(compiler)) = versions else {
+        let finding = Finding::fail("toolchain", "cargo or rustc can't be run");
+        return finding.or("install Rust from https://rustup.rs");
     };
     let found = format!("{}, {}", compiler.trim(), cargo.trim());
-    match wanted {
-        Some(wanted) if number(&compiler) < number(wanted) => {
+    match rust_version(path).await {
+        Some(wanted) if number(&compiler) < number(&wanted) => {
             Finding::fail("toolchain", format!("{found}; the operator needs {wanted}"))
                 .or("rustup update stable")
         }
@@ -187,11 +168,26 @@ async fn toolchain(path: &Path) -> Finding {
     }
 }
 
+/// The oldest compiler that a crate says it needs.
+async fn rust_version(path: &Path) -> Option<String> {
+    let manifest = fs::canonicalize(path.join("Cargo.toml")).ok()?;
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path"];
+    let metadata = said(cargo(), &[&arguments[..], &[manifest.to_str()?]].concat()).await?;
+    let metadata: Value = serde_json::from_str(&metadata).ok()?;
+    let is_it = |package: &&Value| package["manifest_path"].as_str().map(Path::new) == Some(&manifest);
+    Some(metadata["packages"].as_array()?.iter().find(is_it)?["rust_version"].as_str()?.to_owned())
+}
+
+/// The numbers of the first version in a text.
+fn number(text: &str) -> Vec<u32> {
+    let is_version = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
+    let version = text.split_whitespace().find(is_version).unwrap_or_default();
+    version.split(['.', '-']).map_while(|part| part.parse().ok()).collect()
+}
+
 /// What a program prints, if it can be run.
-async fn said(program: &std::ffi::OsStr, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    let output = command.output().await.ok()?;
+async fn said(mut command: Command, arguments: &[&str]) -> Option<String> {
+    let output = command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).output().await.ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -246,17 +242,13 @@ async fn version(client: &Client) -> Finding {
         Ok(found) => found,
         Err(why) => return Finding::fail("cluster", reason(&why)),
     };
-    let number = |text: &str| {
-        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u32>().unwrap_or_default()
-    };
     let told = format!("Kubernetes {}", found.git_version);
-    match (number(&found.major), number(&found.minor)) < OLDEST {
+    match number(found.git_version.trim_start_matches('v')) < OLDEST.to_vec() {
         false => Finding::ok("cluster", told),
         true => Finding::warn(
             "cluster",
             told,
-            format!("operators are made for {}.{} and newer: upgrade the cluster", OLDEST.0, OLDEST.1),
+            format!("operators are made for {}.{} and newer: upgrade the cluster", OLDEST[0], OLDEST[1]),
         ),
     }
 }

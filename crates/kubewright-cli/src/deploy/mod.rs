@@ -6,6 +6,8 @@ mod applyset;
 mod rollout;
 mod undeploy;
 
+use std::cmp::Reverse;
+
 use clap::{Args, ValueEnum};
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use serde_json::{Value, json};
@@ -127,57 +129,76 @@ impl Step {
     }
 }
 
+/// All that is to be done.
+struct Plan {
+    set: ApplySet,
+    /// Where the set has members already.
+    known: Contents,
+    steps: Vec<Step>,
+    /// Members that are no longer part of it: those that go, and those that stay.
+    obsolete: Vec<Placed>,
+    kept: Vec<Placed>,
+}
+
 impl Deploy {
     pub(crate) async fn run(self) -> Result<(), String> {
         let source = self.operator.source().await?;
         let client = self.target.connect().await?;
         let documents = Program::of(&source).await?.manifests(&self.installation.arguments()).await?;
-        let set = ApplySet::of(&documents)?;
-        let known = set.read(&client).await?.unwrap_or_default();
-
-        let steps = self.steps(&client, &set, documents).await?;
-        let rehearsed = rehearse(&steps, &set).await?;
-        let contents = Contents::of(steps.iter().map(|step| &step.object));
-        let mut obsolete = set.members(&client, &known).await?;
-        obsolete.retain(|member| !steps.iter().any(|step| step.object.is(member)));
-        let kept = self.spare_data(&client, &mut obsolete).await?;
-
+        let plan = self.plan(&client, documents).await?;
+        let outcomes = rehearse(&plan).await?;
         if self.dry_run {
-            for (step, outcome) in steps.iter().zip(rehearsed) {
+            for (step, outcome) in plan.steps.iter().zip(outcomes) {
                 self.output.tell(&step.object, outcome, true);
             }
-            obsolete.iter().for_each(|member| self.output.tell(member, "pruned", true));
-            return self.output.print(steps.iter().map(|step| &step.object));
+            plan.obsolete.iter().for_each(|member| self.output.tell(member, "pruned", true));
+        } else {
+            self.carry_out(&client, &plan).await?;
         }
+        self.output.print(plan.steps.iter().map(|step| &step.object))?;
+        if self.dry_run || self.no_wait {
+            return Ok(());
+        }
+        for step in plan.steps.iter().filter(|step| step.object.kind() == "Deployment") {
+            let rollout = Rollout::of(&client, &plan.set.namespace, &step.object.object.name_any());
+            rollout.available(self.patience.timeout).await?;
+        }
+        Ok(())
+    }
 
-        let remaining = contents.and(&Contents::of(&kept));
+    async fn plan(&self, client: &Client, documents: Vec<Value>) -> Result<Plan, String> {
+        let set = ApplySet::of(&documents)?;
+        let known = set.read(client).await?.unwrap_or_default();
+        let steps = self.steps(client, &set, documents).await?;
+        let mut others = set.members(client, &known).await?;
+        others.retain(|member| !steps.iter().any(|step| step.object.is(member)));
+        others.sort_by_key(|member| Reverse(phase(member.kind())));
+        let (obsolete, kept) = spare_data(client, others).await?;
+        Ok(Plan { set, known, steps, obsolete, kept })
+    }
+
+    async fn carry_out(&self, client: &Client, plan: &Plan) -> Result<(), String> {
+        let Plan { set, known, steps, obsolete, kept } = plan;
+        let contents = Contents::of(steps.iter().map(|step| &step.object).chain(kept));
         // It names all that may be there at any time, so that nothing is lost if this is interrupted.
-        let mut parent = Some(set.parent(&remaining.and(&known)));
-        for step in &steps {
+        let mut parent = Some(set.parent(&contents.and(known)));
+        for step in steps {
             if phase(step.object.kind()) > 0
                 && let Some(parent) = parent.take()
             {
-                Placed::document(&client, parent).await?.apply().await?;
+                Placed::document(client, parent).await?.apply().await?;
             }
             let applied = step.object.apply().await?;
             self.output.tell(&step.object, step.outcome(&applied), false);
             if step.object.kind() == "CustomResourceDefinition" {
-                wait_until_served(&client, &step.object.object.name_any(), self.patience.timeout).await?;
+                wait_until_served(client, &step.object.object.name_any(), self.patience.timeout).await?;
             }
         }
-        obsolete.sort_by_key(|member| std::cmp::Reverse(phase(member.kind())));
-        for member in &obsolete {
+        for member in obsolete {
             remove(&[member], self.patience.timeout).await?;
             self.output.tell(member, "pruned", false);
         }
-        Placed::document(&client, set.parent(&remaining)).await?.apply().await?;
-        self.output.print(steps.iter().map(|step| &step.object))?;
-        if !self.no_wait {
-            for step in steps.iter().filter(|step| step.object.kind() == "Deployment") {
-                let name = step.object.object.name_any();
-                Rollout::of(&client, &set.namespace, &name).available(self.patience.timeout).await?;
-            }
-        }
+        Placed::document(client, set.parent(&contents)).await?.apply().await?;
         Ok(())
     }
 
@@ -216,34 +237,36 @@ impl Deploy {
         steps.sort_by_key(|step| phase(step.object.kind()));
         Ok(steps)
     }
+}
 
-    /// Takes definitions of which there are resources out of what is obsolete: data does not go by the way.
-    async fn spare_data(&self, client: &Client, obsolete: &mut Vec<Placed>) -> Result<Vec<Placed>, String> {
-        let mut kept = Vec::new();
-        for index in (0..obsolete.len()).rev() {
-            let member = &obsolete[index];
-            let held = resources(client, &member.object).await?;
-            if !held.is_empty() {
-                note(&format!(
-                    "{} is no longer part of the operator; it stays, as there are resources of it: {held}",
-                    member.called()
-                ));
-                kept.push(obsolete.swap_remove(index));
-            }
+/// Which of the obsolete members go, and which stay: definitions of which there are resources, as data does not go by the
+/// way.
+async fn spare_data(client: &Client, members: Vec<Placed>) -> Result<(Vec<Placed>, Vec<Placed>), String> {
+    let (mut going, mut kept) = (Vec::new(), Vec::new());
+    for member in members {
+        let held = resources(client, &member.object).await?;
+        if held.is_empty() {
+            going.push(member);
+            continue;
         }
-        Ok(kept)
+        note(&format!(
+            "{} is no longer part of the operator; it stays, as there are resources of it: {held}",
+            member.called()
+        ));
+        kept.push(member);
     }
+    Ok((going, kept))
 }
 
 /// Lets the server check all objects, and tells what would become of each. What depends on another one that is not there
 /// yet can't be checked before it is.
-async fn rehearse(steps: &[Step], set: &ApplySet) -> Result<Vec<&'static str>, String> {
-    let is_new = |step: &Step| step.present.is_none();
-    let has_new_namespace = steps.iter().any(|step| step.object.kind() == "Namespace" && is_new(step));
+async fn rehearse(plan: &Plan) -> Result<Vec<&'static str>, String> {
+    let is_new_namespace = |step: &Step| step.object.kind() == "Namespace" && step.present.is_none();
+    let has_new_namespace = plan.steps.iter().any(is_new_namespace);
     let mut outcomes = Vec::new();
-    for step in steps {
+    for step in &plan.steps {
         let object = &step.object.object;
-        let depends = (has_new_namespace && object.namespace().as_ref() == Some(&set.namespace))
+        let depends = (has_new_namespace && object.namespace().as_ref() == Some(&plan.set.namespace))
             || step.object.kind().ends_with("Binding");
         outcomes.push(match step.object.rehearse().await {
             Ok(after) => step.outcome(&after),

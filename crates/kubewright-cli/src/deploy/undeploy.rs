@@ -114,15 +114,19 @@ impl Undeploy {
         let mut going = Vec::new();
         for member in members {
             let others = match member.kind() {
-                "Namespace" => strangers(client, &member.object.name_any(), set).await?,
-                _ => Vec::new(),
+                "Namespace" => strangers(client, &member.object.name_any(), set).await,
+                _ => Ok(Vec::new()),
             };
-            if others.is_empty() {
-                going.push(member);
-                continue;
-            }
+            let why = match others {
+                Ok(others) if others.is_empty() => {
+                    going.push(member);
+                    continue;
+                }
+                Ok(others) => format!("there is more in it: {}", others.join(", ")),
+                Err(why) => format!("it is not known what else is in it: {why}"),
+            };
             member.unlabel(PART_OF).await?;
-            note(&format!("{} is kept, as there is more in it: {}", member.called(), others.join(", ")));
+            note(&format!("{} is kept, as {why}", member.called()));
         }
         remove(&going, self.patience.timeout).await?;
         going.iter().for_each(|member| self.output.tell(member, "deleted", false));
@@ -133,8 +137,7 @@ impl Undeploy {
 /// What a namespace holds, but for what the cluster puts into every one, what comes and goes by itself, and what an
 /// operator leaves behind.
 async fn strangers(client: &Client, namespace: &str, set: &ApplySet) -> Result<Vec<String>, String> {
-    let failed = |why: &kube::Error| format!("namespace {namespace:?}: {}", reason(why));
-    let found = Discovery::new(client.clone()).run().await.map_err(|why| failed(&why))?;
+    let found = Discovery::new(client.clone()).run().await.map_err(|why| reason(&why))?;
     let mut strangers = Vec::new();
     for (resource, capabilities) in found.groups().flat_map(|group| group.recommended_resources()) {
         let passes = matches!(resource.kind.as_str(), "Event" | "EndpointSlice" | "Endpoints" | "PodMetrics");
@@ -145,7 +148,7 @@ async fn strangers(client: &Client, namespace: &str, set: &ApplySet) -> Result<V
         let list = match api.list_metadata(&ListParams::default()).await {
             // Some kinds are listed by discovery and by nobody else.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => continue,
-            list => list.map_err(|why| failed(&why))?,
+            list => list.map_err(|why| reason(&why))?,
         };
         let is_usual = |name: &str| match resource.kind.as_str() {
             "ServiceAccount" => name == "default",

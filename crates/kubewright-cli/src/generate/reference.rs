@@ -149,10 +149,10 @@ fn validation(field: &Value) -> Vec<String> {
         }
     }
     if let Some(keys) = field["x-kubernetes-list-map-keys"].as_array() {
-        rules.push(format!("each {} once", keys.iter().map(code).collect::<Vec<_>>().join(", ")));
+        rules.push(format!("no two with the same {}", keys.iter().map(code).collect::<Vec<_>>().join(", ")));
     }
     if field["x-kubernetes-list-type"] == "set" || field["uniqueItems"] == true {
-        rules.push("each item once".to_owned());
+        rules.push("no two alike".to_owned());
     }
     if field["x-kubernetes-preserve-unknown-fields"] == true {
         rules.push("further fields are kept".to_owned());
@@ -164,6 +164,9 @@ fn validation(field: &Value) -> Vec<String> {
             None => expression,
         });
     }
+    let elements =
+        [&field["items"], &field["additionalProperties"]].into_iter().filter(|schema| schema.is_object());
+    rules.extend(elements.flat_map(validation).map(|rule| format!("each {rule}")));
     rules
 }
 

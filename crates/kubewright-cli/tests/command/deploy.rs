@@ -335,7 +335,7 @@ async fn a_cluster_that_refuses_is_not_changed() {
     let rules = json!([{
         "apiGroups": ["", "apiextensions.k8s.io"], "verbs": ["*"],
         "resources": ["namespaces", "customresourcedefinitions", "serviceaccounts", "configmaps"],
-    }, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["get"]}]);
+    }, {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}]);
     world.create(world.all::<ClusterRole>(), json!({"metadata": {"name": "limited"}, "rules": rules})).await;
     let binding = json!({
         "metadata": {"name": "limited"},

@@ -125,7 +125,7 @@ fn definition() -> Value {
                     "x-kubernetes-list-map-keys": ["row"],
                     "items": {"type": "object", "required": ["row"], "properties": {
                         "row": {"type": "integer", "format": "int32"},
-                        "content": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                        "content": {"type": "array", "items": {"type": "string", "enum": ["tea", "rum"]}, "x-kubernetes-list-type": "set"},
                     }},
                 },
                 "extra": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
