@@ -146,7 +146,7 @@ fn values_choose_what_is_installed() {
     let container = &pod["containers"][0];
     assert_eq!(container["image"], format!("registry.example:5000/memcached-operator@{digest}"));
     assert_eq!(container["imagePullPolicy"], "Always");
-    assert_eq!(container["resources"], json!({"limits": {"memory": "1Gi"}}));
+    assert_eq!(container["resources"]["limits"], json!({"cpu": "500m", "memory": "1Gi"}));
     assert_eq!(container["args"][2], "--metrics-bind-address=0");
     assert_eq!(pod["nodeSelector"], json!({"disk": "fast"}));
     assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
