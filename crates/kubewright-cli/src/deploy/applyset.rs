@@ -78,7 +78,7 @@ impl ApplySet {
                 "labels": {ID: self.id(), "app.kubernetes.io/managed-by": TOOL},
                 "annotations": {
                     TOOLING: format!("{TOOL}/v{}", env!("CARGO_PKG_VERSION")),
-                    KINDS: contents.kinds.iter().map(|kind| written(kind)).collect::<Vec<_>>().join(","),
+                    KINDS: contents.kinds.iter().map(written).collect::<Vec<_>>().join(","),
                     NAMESPACES: others.cloned().collect::<Vec<_>>().join(","),
                 },
             },
