@@ -2,9 +2,16 @@
 
 mod apply;
 mod cluster;
+mod deploy;
+mod doctor;
+mod generate;
+mod install;
 mod local;
+mod package;
+mod program;
 mod run;
 mod source;
+mod target;
 mod terminal;
 mod up;
 
@@ -28,8 +35,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Up(up::Up),
+    Generate(generate::Generate),
     Run(run::Run),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
+    Deploy(deploy::Deploy),
+    Undeploy(deploy::Undeploy),
+    Package(package::Package),
+    Doctor(doctor::Doctor),
+    Up(up::Up),
     Cluster(cluster::Cluster),
 }
 
@@ -53,11 +67,30 @@ fn carry_out(command: Command) -> Result<(), String> {
         // Before anything is opened, so that a signal during the start also ends cleanly.
         let stop = stop_signal().map_err(|why| format!("can't listen for signals: {why}"))?;
         match command {
-            Command::Up(up) => up.run(stop).await,
+            Command::Generate(generate) => unless(stop, generate.run()).await,
             Command::Run(run) => run.run(stop).await,
+            Command::Install(install) => unless(stop, install.run()).await,
+            Command::Uninstall(uninstall) => unless(stop, uninstall.run()).await,
+            Command::Deploy(deploy) => unless(stop, deploy.run()).await,
+            Command::Undeploy(undeploy) => unless(stop, undeploy.run()).await,
+            Command::Package(package) => unless(stop, package.run()).await,
+            Command::Doctor(doctor) => unless(stop, doctor.run()).await,
+            Command::Up(up) => up.run(stop).await,
             Command::Cluster(cluster) => cluster.run(stop).await,
         }
     })
+}
+
+/// Does something that comes to an end by itself, unless it is told to stop.
+async fn unless(
+    stop: impl Future<Output = ()>,
+    work: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    tokio::select! {
+        biased;
+        () = stop => Err("interrupted".to_owned()),
+        done = work => done,
+    }
 }
 
 /// A future that resolves at SIGINT or SIGTERM. A second one ends the process at once.

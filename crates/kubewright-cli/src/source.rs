@@ -51,7 +51,7 @@ struct Node {
     dependencies: Vec<String>,
 }
 
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     // If this ends, so does that.
     command.kill_on_drop(true).stdin(Stdio::null());

@@ -28,3 +28,8 @@ pub(crate) fn error(text: &str) {
     let label = if stderr().is_terminal() { painted("1;31", "error") } else { "error".to_owned() };
     let _ = writeln!(stderr(), "{label}: {text}");
 }
+
+/// A line that tells how things go, on standard error.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(stderr(), "{text}");
+}

@@ -1,6 +1,7 @@
 //! The command line that every operator has: `run`, which is also what happens without a command, and what the
 //! operator can say of itself without a cluster. Results go to stdout, everything else to stderr.
 
+mod connect;
 mod logs;
 mod run;
 
@@ -13,8 +14,9 @@ use std::{
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use serde_json::{Value, json};
+use serde_json::json;
 
+pub use self::connect::connect;
 use crate::{
     error::Result,
     manifests::{ManifestOptions, Part, to_yaml},
@@ -80,8 +82,12 @@ struct Manifests {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
+    /// A stream of documents
     Yaml,
+    /// One List
     Json,
+    /// A JSON object: the path and the content of each file that --into writes
+    Files,
 }
 
 /// Runs the command line of an operator: what `fn main` of an operator calls.
@@ -198,14 +204,14 @@ impl Manifests {
             operator.write_config(&options, &directory)?;
             return Ok(String::new());
         }
-        let documents: Vec<Value> = operator.manifests(&options);
-        match self.output {
-            Output::Yaml => to_yaml(&documents),
+        let value = match self.output {
+            Output::Yaml => return to_yaml(&operator.manifests(&options)),
             Output::Json => {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": documents});
-                Ok(serde_json::to_string_pretty(&list)? + "\n")
+                json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests(&options)})
             }
-        }
+            Output::Files => json!(operator.config(&options)?),
+        };
+        Ok(serde_json::to_string_pretty(&value)? + "\n")
     }
 }
 

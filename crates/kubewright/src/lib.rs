@@ -29,7 +29,7 @@ pub mod workload;
 
 pub use self::{
     cache::{Change, Health, Index, Watch},
-    command::{main, main_with},
+    command::{connect, main, main_with},
     context::{Context, Live, Reader, Watched, child_name, condition},
     controller::{Builder, Controller, Owners, Predicate, Reconciler},
     error::{Error, Result},
@@ -38,7 +38,7 @@ pub use self::{
     kind::{Key, Kind, KindName, MayOwn, Object, Scope, Seen},
     lookup::Lookup,
     manager::{Addresses, Options, Phase, Running},
-    manifests::{ManifestOptions, Part, install_crds, to_yaml},
+    manifests::{ManifestOptions, Part, install_crds, lost_by, to_yaml},
     next::Next,
     operator::Operator,
     rights::Verb,

@@ -91,6 +91,14 @@ fn manifests_can_be_written_as_files() {
     assert_eq!(stdout(&["manifests", "--into", directory.path().to_str().unwrap()]), "");
     let role = std::fs::read_to_string(directory.path().join("rbac/role.yaml")).unwrap();
     assert!(role.contains("\nkind: ClusterRole\n"), "{role}");
+    let files: Value = serde_json::from_str(&stdout(&["manifests", "--output", "files"])).unwrap();
+    assert_eq!(files["rbac/role.yaml"], role);
+    let old = directory.path().join("rbac/old_role.yaml");
+    std::fs::write(&old, &role).unwrap();
+    std::fs::write(directory.path().join("rbac/own_role.yaml"), "mine").unwrap();
+    stdout(&["manifests", "--into", directory.path().to_str().unwrap()]);
+    assert!(!old.exists(), "it was generated, and is no longer");
+    assert!(directory.path().join("rbac/own_role.yaml").exists());
 }
 
 #[test]

@@ -31,6 +31,7 @@ use self::logs::Logs;
 use crate::{
     apply::apply,
     local::{Local, Place},
+    program::Program,
     source::{Snapshot, Source},
 };
 
@@ -110,7 +111,7 @@ impl Run {
         logs: &mut Logs,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), String> {
-        let mut running: Option<Program> = None;
+        let mut running: Option<Process> = None;
         loop {
             let seen = source.snapshot();
             logs.share(true);
@@ -149,7 +150,7 @@ impl Run {
     async fn meanwhile<T>(
         &self,
         something: impl Future<Output = T>,
-        running: &mut Option<Program>,
+        running: &mut Option<Process>,
         logs: &mut Logs,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<T>, String> {
@@ -190,24 +191,19 @@ impl Run {
 
     /// Installs the operator as its manifests say, and writes the kubeconfig of its own account.
     async fn install(&self, program: &Path, local: &Local) -> Result<PathBuf, String> {
-        let mut command = Command::new(program);
-        command.args(["manifests", "--only", "crds,namespace,rbac", "--output", "json"]).kill_on_drop(true);
-        let output = command.stderr(Stdio::inherit()).output().await;
-        let output = output.map_err(|why| format!("can't run {}: {why}", program.display()))?;
-        let no_manifests =
-            || format!("{} has no manifests: does it call kubewright::main?", program.display());
-        let list: Value = serde_json::from_slice(&output.stdout).map_err(|_| no_manifests())?;
+        let program = Program::at(program);
+        let documents = program.manifests(&["--only=crds,namespace,rbac".to_owned()]).await?;
         let client = local.server.client();
         let mut account: Option<DynamicObject> = None;
-        for document in list["items"].as_array().ok_or_else(no_manifests)? {
+        for document in documents {
             let object: DynamicObject =
-                serde_json::from_value(document.clone()).map_err(|_| no_manifests())?;
+                serde_json::from_value(document).map_err(|_| program.no_manifests())?;
             apply(&client, &object).await?;
-            if document["kind"] == "ServiceAccount" {
+            if object.types.as_ref().is_some_and(|types| types.kind == "ServiceAccount") {
                 account = Some(object);
             }
         }
-        let account = account.ok_or_else(no_manifests)?;
+        let account = account.ok_or_else(|| program.no_manifests())?;
         let namespace = account.namespace().unwrap_or_default();
         let accounts: Api<ServiceAccount> = Api::namespaced(client, &namespace);
         let spec =
@@ -227,7 +223,7 @@ impl Run {
         Ok(path)
     }
 
-    fn start(&self, program: &Path, kubeconfig: Option<&Path>) -> Result<Program, String> {
+    fn start(&self, program: &Path, kubeconfig: Option<&Path>) -> Result<Process, String> {
         let mut command = Command::new(program);
         command.arg("run").args(&self.arguments);
         // Ctrl-C on the terminal is for this process, which then tells the operator.
@@ -243,12 +239,12 @@ impl Run {
         }
         let mut child = command.spawn().map_err(|why| format!("can't run {}: {why}", program.display()))?;
         let lines = child.stderr.take().map(|stderr| BufReader::new(stderr).lines());
-        Ok(Program { child, lines })
+        Ok(Process { child, lines })
     }
 }
 
 /// A running operator.
-struct Program {
+struct Process {
     child: Child,
     /// What it logs; nothing once it has closed that.
     lines: Option<Lines<BufReader<ChildStderr>>>,
@@ -260,7 +256,7 @@ enum Said {
 }
 
 /// What the operator says next; nothing ever if there is none.
-async fn next(running: &mut Option<Program>) -> Said {
+async fn next(running: &mut Option<Process>) -> Said {
     let Some(program) = running else { return std::future::pending().await };
     if let Some(lines) = &mut program.lines {
         if let Ok(Some(line)) = lines.next_line().await {
@@ -289,7 +285,7 @@ async fn changed(source: &Source, seen: &Snapshot) {
 }
 
 /// Asks an operator to end, and waits for it; if it takes too long, it is killed.
-async fn end(mut running: Option<Program>, logs: &mut Logs) {
+async fn end(mut running: Option<Process>, logs: &mut Logs) {
     let Some(program) = &running else { return };
     let pid = program.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = pid {

@@ -11,8 +11,13 @@
 mod book;
 mod cluster;
 mod guide;
+mod deploy;
+mod generate;
 mod kubectl;
+mod package;
 mod run;
+mod sketch;
 mod support;
+mod template;
 mod up;
 mod walkthroughs;

@@ -3,23 +3,15 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-};
-use tokio::time::timeout;
 
-use super::{failed, logs};
+use super::{connect::connect, failed, logs};
 use crate::{
-    error::{Error, Result},
+    error::Result,
     leader::LeaderElection,
     manager::Options,
     operator::Operator,
     serve::{Certificate, parse_address},
 };
-
-/// How long the cluster may take to answer the first request.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// As shells have it for a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -101,11 +93,12 @@ impl Run {
 
     async fn until_told(self, operator: Operator) -> Result<ExitCode> {
         let mut signals = Signals::new()?;
-        let (client, host) = tokio::select! {
+        let (client, url) = tokio::select! {
             biased;
             () = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
-            client = connect(self.kubeconfig.as_ref()) => client?,
+            client = connect(self.kubeconfig.as_deref(), None) => client?,
         };
+        let host = url.authority().map(ToString::to_string).unwrap_or_default();
         let options = Options { host, ..self.options(&operator) };
         let mut running = operator.start(client, options);
         tokio::select! {
@@ -137,67 +130,6 @@ impl Run {
             ..Options::default()
         }
     }
-}
-
-/// A client of the cluster, which has answered, and the host it talks to.
-async fn connect(kubeconfig: Option<&PathBuf>) -> Result<(Client, String)> {
-    let (config, from) = match kubeconfig {
-        Some(path) => (read(path).await?, format!("from {}", path.display())),
-        None => (infer().await?, "from the kubeconfig or the pod it runs in".to_owned()),
-    };
-    let url = config.cluster_url.clone();
-    let client = Client::try_from(config)?;
-    let trouble = match timeout(PATIENCE, client.apiserver_version()).await {
-        Ok(Ok(_)) => return Ok((client, url.authority().map(ToString::to_string).unwrap_or_default())),
-        Ok(Err(why)) => innermost(&why),
-        Err(_) => format!("no answer within {PATIENCE:?}"),
-    };
-    Err(Error::new(format!("the cluster can't be reached: tried {url} ({from}): {trouble}; {HINT}")))
-}
-
-const HINT: &str = "start one on this machine with `kubewright cluster --kubeconfig dev.yaml`, and pass \
-                    --kubeconfig dev.yaml";
-
-async fn read(path: &PathBuf) -> Result<Config> {
-    let refuse = |why: String| Error::new(format!("{} is no kubeconfig: {why}", path.display()));
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|why| refuse(reason(&why)))?;
-    let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|why| refuse(reason(&why)))
-}
-
-async fn infer() -> Result<Config> {
-    match Kubeconfig::read() {
-        // There is one, so what is wrong with it counts.
-        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|why| Error::new(format!("the kubeconfig can't be used: {}", reason(&why)))),
-        Err(why) => Config::incluster().map_err(|_| {
-            let tried = "tried --kubeconfig, the files of KUBECONFIG, ~/.kube/config, and the service account of a pod";
-            Error::new(format!("there is no cluster to work with: {tried}: {}; {HINT}", reason(&why)))
-        }),
-    }
-}
-
-/// Why a kubeconfig can't be read. Never what is in it: that may be a secret.
-fn reason(why: &KubeconfigError) -> String {
-    match why {
-        KubeconfigError::ReadConfig(why, path) => format!("{}: {why}", path.display()),
-        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".to_owned(),
-        KubeconfigError::CurrentContextNotSet => "it has no current context".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// The cause at the bottom, which says more than those that pass it on.
-fn innermost(why: &kube::Error) -> String {
-    if let kube::Error::Api(status) = why {
-        return status.message.clone();
-    }
-    let mut cause: &dyn std::error::Error = why;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 /// The signals that ask a program to end.

@@ -172,38 +172,40 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<
 
 /// Whether everything that `present` takes is also taken by `wanted`.
 fn check(present: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Result<()> {
-    let name = present.name_any();
-    let refuse = |why: String| Err(Error::terminal(format!("CustomResourceDefinition {name}: {why}")));
+    let refuse =
+        |why| Err(Error::terminal(format!("CustomResourceDefinition {}: {why}", present.name_any())));
+    lost_by(present, wanted).map_or(Ok(()), refuse)
+}
+
+/// What is lost if a definition takes the place of another one, and what to do instead: a version that goes, or a schema
+/// that no longer takes what it took before. Nothing if every object and every client goes on as it did.
+pub fn lost_by(present: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<String> {
     let stored =
         present.status.as_ref().and_then(|status| status.stored_versions.clone()).unwrap_or_default();
-    for version in &present.spec.versions {
-        let wanted = wanted.spec.versions.iter().find(|other| other.name == version.name);
+    present.spec.versions.iter().find_map(|version| {
+        let name = &version.name;
+        let wanted = wanted.spec.versions.iter().find(|other| other.name == *name);
         let Some(wanted) = wanted else {
-            if version.storage || stored.contains(&version.name) {
-                return refuse(format!(
-                    "version {} can't be removed, as objects are stored in it: migrate them, and take it out of \
-                     status.storedVersions first",
-                    version.name
-                ));
-            }
-            return refuse(format!(
-                "version {} would be removed, and its clients would fail: if nobody uses it any more, remove it \
-                 with kubectl first",
-                version.name
-            ));
+            return Some(match version.storage || stored.contains(name) {
+                true => format!(
+                    "version {name} can't be removed, as objects are stored in it: migrate them, and take it out of \
+                     status.storedVersions first"
+                ),
+                false => format!(
+                    "version {name} would be removed, and its clients would fail: if nobody uses it any more, remove \
+                     it with kubectl first"
+                ),
+            });
         };
         if version.served && !wanted.served {
-            return refuse(format!("version {} would no longer be served", version.name));
+            return Some(format!("version {name} would no longer be served"));
         }
         let (old, new) = (json!(version.schema), json!(wanted.schema));
-        if let Some(why) = narrowed(&old["openAPIV3Schema"], &new["openAPIV3Schema"], "") {
-            return refuse(format!(
-                "in {}, {why}; objects that are valid now would not be: add a new version instead",
-                version.name
-            ));
-        }
-    }
-    Ok(())
+        let why = narrowed(&old["openAPIV3Schema"], &new["openAPIV3Schema"], "")?;
+        Some(format!(
+            "in {name}, {why}; objects that are valid now would not be: add a new version instead"
+        ))
+    })
 }
 
 #[cfg(test)]

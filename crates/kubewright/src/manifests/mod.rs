@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-pub use self::definitions::install_crds;
+pub use self::definitions::{install_crds, lost_by};
 use crate::{
     error::{Error, Result},
     operator::Operator,

@@ -170,6 +170,25 @@ fn manifests_are_laid_out_as_kubebuilder_does_it() {
 }
 
 #[test]
+fn files_that_are_outdated_are_named() {
+    let (options, directory) = (ManifestOptions::default(), tempfile::tempdir().unwrap());
+    let files = operator().config(&options).unwrap();
+    for (path, content) in &files {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let outdated = || operator().outdated_config(&options, directory.path()).unwrap();
+    assert_eq!(outdated(), [""; 0]);
+    let write = |path: &str, content: &str| std::fs::write(directory.path().join(path), content).unwrap();
+    write("rbac/role.yaml", "changed");
+    write("rbac/old_role.yaml", &files["rbac/role.yaml"]);
+    write("rbac/own_role.yaml", "the author's");
+    std::fs::remove_file(directory.path().join("manager/manager.yaml")).unwrap();
+    assert_eq!(outdated(), ["manager/manager.yaml", "rbac/old_role.yaml", "rbac/role.yaml"]);
+}
+
+#[test]
 fn people_get_no_further_than_a_kind_lets_them() {
     let roles = |controller: Controller| -> Vec<String> {
         let files = Operator::new("door-operator").controller(controller).config(&ManifestOptions::default());
