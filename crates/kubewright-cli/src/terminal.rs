@@ -23,6 +23,11 @@ pub(crate) fn painted(colour: &str, text: &str) -> String {
     format!("\u{1b}[{colour}m{text}\u{1b}[0m")
 }
 
+/// How far something is, for people, on standard error.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(stderr(), "{text}");
+}
+
 /// One clear line on standard error.
 pub(crate) fn error(text: &str) {
     let label = if stderr().is_terminal() { painted("1;31", "error") } else { "error".to_owned() };

@@ -9,7 +9,10 @@
 )]
 
 mod cluster;
+mod help;
+mod image;
 mod kubectl;
+mod registry;
 mod run;
 mod support;
 mod up;
