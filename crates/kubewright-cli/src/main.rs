@@ -32,7 +32,6 @@ const INTERRUPTED: i32 = 130;
 #[command(
     name = "kubewright",
     version,
-    about,
     after_help = "\
 Without a command it looks at this directory, and says what to do next.
 

@@ -75,13 +75,13 @@ struct Target {
 }
 
 impl Package {
-    /// A program on the SDK that brings no cluster of its own along.
+    /// One program on the SDK that brings no cluster of its own along.
     fn is_operator(&self) -> bool {
         let needs = |name: &str| {
             self.dependencies.iter().any(|dependency| dependency.name == name && dependency.kind.is_none())
         };
-        let is_program = self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "bin"));
-        is_program && needs("kubewright") && !needs("kubewright-apiserver")
+        let programs = self.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
+        programs.count() == 1 && needs("kubewright") && !needs("kubewright-apiserver")
     }
 
     fn directory(&self) -> &Path {

@@ -12,7 +12,8 @@ pub(crate) struct Reference {}
 impl Reference {
     pub(crate) fn run(self, mut command: Command) {
         command.build();
-        let mut page = "# The command line\n".to_owned();
+        let mut page =
+            "# The command line\n\n`kubewright COMMAND --help` says the same of one command.\n".to_owned();
         describe(&command, &mut page);
         line(page.trim_end());
     }

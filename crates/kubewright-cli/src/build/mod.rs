@@ -43,7 +43,7 @@ Examples:
   kubewright build --image ghcr.io/team/memcached-operator:v1 --push
       And bring it to its registry, with the credentials of `docker login`.
 
-  kubewright build operators/memcached --builder none --image memcached-operator:v1
+  kubewright build --builder none --image memcached-operator:v1
   kind load image-archive dist/memcached-operator-v1.tar
       Without docker, into a kind cluster.
 
@@ -145,8 +145,9 @@ impl Build {
         };
         let image = Image::new(name, &programs, &labels, self.created);
         let image = image.map_err(|why| format!("can't make the image: {why}"))?;
-        let directory = self.into.clone().unwrap_or_else(|| self.path.join("dist"));
-        let archive = image.write(&directory)?;
+        let own = self.path.join("dist");
+        let directory = self.into.as_deref().unwrap_or_else(|| own.strip_prefix(".").unwrap_or(&own));
+        let archive = image.write(directory)?;
         if self.push {
             registry::push(&image).await?;
         }

@@ -29,7 +29,7 @@ fn program(dir: &Path, machine: u16) -> PathBuf {
     bytes.resize(0x12, 0);
     bytes.extend(machine.to_le_bytes());
     bytes.resize(64, 0);
-    bytes.extend((0..100_000_u32).flat_map(u32::to_le_bytes));
+    bytes.extend((0..10_000_u32).flat_map(u32::to_le_bytes));
     let path = dir.join(format!("program-{machine}"));
     fs::write(&path, bytes).expect("a file");
     path
@@ -233,7 +233,7 @@ fn the_image_says_it_was_made_when_it_is_told() {
 #[test]
 fn a_name_that_no_registry_takes_is_refused_before_anything_happens() {
     let dir = tempfile::tempdir().expect("a directory");
-    for (name, reason) in [("Web:1", "write \"web\""), ("web", "it has no tag"), ("web:1/2", "is no tag")] {
+    for (name, reason) in [("Web:1", "write \"web\""), ("web", "it has no tag"), ("web:1 2", "is no tag")] {
         let error = refused(build(dir.path()).args(["--image", name]));
         assert!(error.contains(reason), "{name}: {error}");
     }
@@ -311,11 +311,12 @@ impl Workshop {
         calls.lines().filter(|call| !call.ends_with(" info")).map(str::to_owned).collect()
     }
 
-    /// The path has nothing else on it, but for a shell and a compiler.
+    /// Of builders, the path has only those that stand in for others.
     fn build(&self) -> Command {
-        let bin = self.dir.path().join("bin");
+        let cargo = Path::new(env!("CARGO"));
+        let path = [&self.dir.path().join("bin"), cargo.parent().unwrap(), Path::new("/bin")];
         let mut command = build(self.dir.path());
-        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("CARGO", env!("CARGO"));
+        command.env("PATH", std::env::join_paths(path).unwrap()).env("CARGO", cargo);
         command
     }
 }
