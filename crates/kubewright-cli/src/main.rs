@@ -93,9 +93,18 @@ fn carry_out(command: Option<Command>, spoken: &str) -> Result<(), String> {
             Command::Build(build) => build.run(stop).await,
             Command::Up(up) => up.run(stop).await,
             Command::Cluster(cluster) => cluster.run(stop).await,
-            Command::Completion(completion) => Ok(completion.run(Arguments::command())),
-            Command::Version(version) => Ok(version.run()),
-            Command::Reference(reference) => Ok(reference.run(Arguments::command())),
+            Command::Completion(completion) => {
+                completion.run(Arguments::command());
+                Ok(())
+            }
+            Command::Version(version) => {
+                version.run();
+                Ok(())
+            }
+            Command::Reference(reference) => {
+                reference.run(Arguments::command());
+                Ok(())
+            }
         }
     })
 }
