@@ -41,6 +41,9 @@ mod services;
 pub mod store;
 mod table;
 
+/// The version of Kubernetes whose behaviour this server has.
+pub const KUBERNETES_VERSION: &str = "v1.36.3";
+
 /// What counts against resource quotas, for whoever counts anew.
 pub mod quota {
     pub use crate::admission::quota::{counted, used};

@@ -20,6 +20,17 @@ pub(crate) struct Source {
     bin: Option<String>,
     /// The directories of the crate and of all that it is made of on this machine.
     directories: Vec<PathBuf>,
+    about: About,
+}
+
+/// What a crate says of itself.
+#[derive(Clone, Deserialize)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) description: Option<String>,
+    pub(crate) license: Option<String>,
+    pub(crate) repository: Option<String>,
 }
 
 /// When each file was last written.
@@ -37,6 +48,8 @@ struct Package {
     manifest_path: PathBuf,
     /// Nothing if it is on this machine.
     source: Option<String>,
+    #[serde(flatten)]
+    about: About,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +71,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-fn no_cargo(why: &io::Error) -> String {
+pub(crate) fn no_cargo(why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::NotFound => "cargo is not there: install Rust from https://rustup.rs".to_owned(),
         _ => format!("can't run cargo: {why}"),
@@ -83,20 +96,31 @@ impl Source {
         }
         let metadata: Metadata = serde_json::from_slice(&output.stdout)
             .map_err(|why| format!("can't read what cargo says of the crate: {why}"))?;
-        let directories = metadata.directories().ok_or_else(|| {
+        let root = metadata.root().ok_or_else(|| {
             format!("{} is a workspace: name the directory of one of its crates", directory.display())
         })?;
-        Ok(Self { manifest, bin, directories })
+        let directories = metadata.directories(&root.id);
+        Ok(Self { manifest, bin, directories, about: root.about.clone() })
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.about
     }
 
     /// Builds it, and gives the program.
     pub(crate) async fn build(&self) -> Result<PathBuf, String> {
+        self.build_with(|_| {}).await
+    }
+
+    /// Builds it as cargo is told to, and gives the program.
+    pub(crate) async fn build_with(&self, adjust: impl FnOnce(&mut Command)) -> Result<PathBuf, String> {
         let mut command = cargo();
         command.args(["build", "--message-format", "json-render-diagnostics", "--manifest-path"]);
         command.arg(&self.manifest).stderr(Stdio::inherit());
         if let Some(bin) = &self.bin {
             command.args(["--bin", bin]);
         }
+        adjust(&mut command);
         let output = command.output().await.map_err(|why| no_cargo(&why))?;
         if !output.status.success() {
             return Err("the operator does not build".to_owned());
@@ -141,9 +165,15 @@ fn collect(directory: &Path, snapshot: &mut Snapshot) {
 }
 
 impl Metadata {
-    /// The directories of the crate and of what it depends on, as far as they are on this machine.
-    fn directories(&self) -> Option<Vec<PathBuf>> {
-        let mut open = vec![self.resolve.root.as_deref()?];
+    /// The crate itself.
+    fn root(&self) -> Option<&Package> {
+        let id = self.resolve.root.as_ref()?;
+        self.packages.iter().find(|package| package.id == *id)
+    }
+
+    /// The directories of a crate and of what it depends on, as far as they are on this machine.
+    fn directories(&self, root: &str) -> Vec<PathBuf> {
+        let mut open = vec![root];
         let mut needed = BTreeSet::new();
         while let Some(id) = open.pop() {
             if needed.insert(id) {
@@ -153,6 +183,6 @@ impl Metadata {
         }
         let local = |package: &&Package| package.source.is_none() && needed.contains(package.id.as_str());
         let packages = self.packages.iter().filter(local);
-        Some(packages.filter_map(|package| Some(package.manifest_path.parent()?.to_owned())).collect())
+        packages.filter_map(|package| Some(package.manifest_path.parent()?.to_owned())).collect()
     }
 }

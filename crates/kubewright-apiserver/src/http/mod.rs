@@ -23,6 +23,7 @@ use self::{
     path::{Query, ResourcePath, Target},
 };
 use crate::{
+    KUBERNETES_VERSION,
     auth::{self, UserInfo, rbac},
     error::ApiError,
     rest::Scope,
@@ -436,7 +437,7 @@ fn version() -> serde_json::Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": concat!("v1.36.3+kubewright-", env!("CARGO_PKG_VERSION")),
+        "gitVersion": format!("{KUBERNETES_VERSION}+kubewright-{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),

@@ -10,11 +10,14 @@
 
 mod book;
 mod cluster;
-mod guide;
 mod deploy;
 mod generate;
+mod guide;
+mod help;
+mod image;
 mod kubectl;
 mod package;
+mod registry;
 mod run;
 mod sketch;
 mod support;

@@ -12,12 +12,11 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 use kubewright::{Context, Controller, Key, Next, Reconciler, Result, Seen, Watch};
+use kubewright_apiserver::KUBERNETES_VERSION;
 use serde_json::{Value, json};
 
 use super::{Lost, container::between};
 
-/// Which version of Kubernetes the nodes say they run.
-const VERSION: &str = "v1.36.3";
 /// How often a node says that it is there. All do at the same time, so that a cluster is quiet in between.
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 /// How often a node says all of it again.
@@ -134,8 +133,8 @@ fn status(node: &Node, cx: &Context<Node>) -> Value {
             |addresses| json!(addresses),
         ),
         "nodeInfo": {
-            "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": VERSION,
-            "kubeProxyVersion": VERSION, "containerRuntimeVersion": "simulated://1", "osImage": "Kubewright",
+            "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": KUBERNETES_VERSION,
+            "kubeProxyVersion": KUBERNETES_VERSION, "containerRuntimeVersion": "simulated://1", "osImage": "Kubewright",
             "kernelVersion": "6", "machineID": name, "systemUUID": name, "bootID": name,
         },
     })
