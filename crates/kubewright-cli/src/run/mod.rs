@@ -31,7 +31,7 @@ use self::logs::Logs;
 use crate::{
     apply::apply,
     local::{Local, Place},
-    source::{Snapshot, Source},
+    source::{Snapshot, Source, output},
 };
 
 /// How often the source is looked at.
@@ -192,7 +192,7 @@ impl Run {
     async fn install(&self, program: &Path, local: &Local) -> Result<PathBuf, String> {
         let mut command = Command::new(program);
         command.args(["manifests", "--only", "crds,namespace,rbac", "--output", "json"]).kill_on_drop(true);
-        let output = command.stderr(Stdio::inherit()).output().await;
+        let output = output(&mut command).await;
         let output = output.map_err(|why| format!("can't run {}: {why}", program.display()))?;
         let no_manifests =
             || format!("{} has no manifests: does it call kubewright::main?", program.display());
