@@ -3,13 +3,12 @@
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
-    process::Stdio,
 };
 
 use serde::Deserialize;
 
 use crate::{
-    source::{cargo, no_cargo},
+    source::{cargo, no_cargo, output},
     terminal::line,
 };
 
@@ -139,8 +138,7 @@ fn project(directory: &Path) -> Result<Here, String> {
 async fn crates(directory: &Path) -> Result<Here, String> {
     let mut command = cargo();
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);
-    let output = command.arg(directory.join("Cargo.toml")).stderr(Stdio::inherit()).output().await;
-    let output = output.map_err(|why| no_cargo(&why))?;
+    let output = output(command.arg(directory.join("Cargo.toml"))).await.map_err(|why| no_cargo(&why))?;
     let metadata: Metadata = serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("{} can't be read by cargo", directory.join("Cargo.toml").display()))?;
     let operators: Vec<&Package> = metadata.packages.iter().filter(|package| package.is_operator()).collect();

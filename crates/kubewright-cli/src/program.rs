@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::source::Source;
+use crate::source::{Source, output};
 
 /// Which operator a command is about.
 #[derive(Args)]
@@ -116,10 +116,9 @@ impl Program {
 
     async fn output(&self, arguments: &[String]) -> Result<Vec<u8>, String> {
         let mut command = Command::new(&self.0);
-        command.args(arguments).kill_on_drop(true).stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output =
-            command.output().await.map_err(|why| format!("can't run {}: {why}", self.0.display()))?;
-        Ok(output.stdout)
+        command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
+        let said = output(&mut command).await;
+        Ok(said.map_err(|why| format!("can't run {}: {why}", self.0.display()))?.stdout)
     }
 
     pub(crate) fn no_manifests(&self) -> String {

@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     time::SystemTime,
 };
 
@@ -71,6 +71,12 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Runs a program for what it says on stdout. What it says on stderr is for people, at once: `Command::output` of tokio
+/// would keep that, too.
+pub(crate) async fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?.wait_with_output().await
+}
+
 pub(crate) fn no_cargo(why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::NotFound => "cargo is not there: install Rust from https://rustup.rs".to_owned(),
@@ -90,7 +96,7 @@ impl Source {
         }
         let mut command = cargo();
         command.args(["metadata", "--format-version", "1", "--manifest-path"]).arg(&manifest);
-        let output = command.stderr(Stdio::inherit()).output().await.map_err(|why| no_cargo(&why))?;
+        let output = output(&mut command).await.map_err(|why| no_cargo(&why))?;
         if !output.status.success() {
             return Err(format!("{} can't be read by cargo", manifest.display()));
         }
@@ -116,12 +122,12 @@ impl Source {
     pub(crate) async fn build_with(&self, adjust: impl FnOnce(&mut Command)) -> Result<PathBuf, String> {
         let mut command = cargo();
         command.args(["build", "--message-format", "json-render-diagnostics", "--manifest-path"]);
-        command.arg(&self.manifest).stderr(Stdio::inherit());
+        command.arg(&self.manifest);
         if let Some(bin) = &self.bin {
             command.args(["--bin", bin]);
         }
         adjust(&mut command);
-        let output = command.output().await.map_err(|why| no_cargo(&why))?;
+        let output = output(&mut command).await.map_err(|why| no_cargo(&why))?;
         if !output.status.success() {
             return Err("the operator does not build".to_owned());
         }

@@ -378,11 +378,16 @@ fn without_a_builder_a_static_program_is_compiled() {
     let machine = if cfg!(target_arch = "aarch64") { ARM64 } else { AMD64 };
     let program = program(workshop.dir.path(), machine);
     let built = json!({"executable": program});
-    let cargo = format!("case $1 in metadata) exec {} \"$@\";; *) echo '{built}';; esac", env!("CARGO"));
+    let cargo = format!(
+        "case $1 in metadata) exec {} \"$@\";; *) echo '{built}'; echo 'a warning' >&2;; esac",
+        env!("CARGO")
+    );
     workshop.program("cargo", &cargo);
     let cargo = workshop.dir.path().join("bin/cargo");
     let path = std::env::var_os("PATH").expect("a path");
-    succeeded(workshop.build().env("CARGO", cargo).env("PATH", path).args(["--builder", "none"]));
+    let output =
+        succeeded(workshop.build().env("CARGO", cargo).env("PATH", path).args(["--builder", "none"]));
+    assert!(error_of(&output).contains("a warning"), "what the compiler says is seen: {}", error_of(&output));
 
     let calls = workshop.calls();
     let call = calls.last().expect("a build");
