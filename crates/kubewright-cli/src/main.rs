@@ -2,8 +2,13 @@
 
 mod apply;
 mod cluster;
+mod create;
+mod init;
 mod local;
+mod names;
+mod project;
 mod run;
+mod scaffold;
 mod source;
 mod terminal;
 mod up;
@@ -28,6 +33,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(init::Init),
+    Create(create::Create),
     Up(up::Up),
     Run(run::Run),
     Cluster(cluster::Cluster),
@@ -53,6 +60,8 @@ fn carry_out(command: Command) -> Result<(), String> {
         // Before anything is opened, so that a signal during the start also ends cleanly.
         let stop = stop_signal().map_err(|why| format!("can't listen for signals: {why}"))?;
         match command {
+            Command::Init(init) => init.run().await,
+            Command::Create(create) => create.run().await,
             Command::Up(up) => up.run(stop).await,
             Command::Run(run) => run.run(stop).await,
             Command::Cluster(cluster) => cluster.run(stop).await,

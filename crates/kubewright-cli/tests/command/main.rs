@@ -11,6 +11,7 @@
 mod cluster;
 mod kubectl;
 mod run;
+mod scaffold;
 mod support;
 mod up;
 mod walkthroughs;
