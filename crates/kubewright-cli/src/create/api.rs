@@ -321,7 +321,9 @@ fn type_test(project: &Project, resource: &Resource) -> String {
 fn values(project: &Project, resource: &Resource) -> Value {
     let unit = project.unit(resource);
     let dashed = unit.trim_end_matches('_').replace('_', "-");
-    let names = project.unit(resource) == resource.kind_module();
+    let kind = resource.kind.to_ascii_lowercase();
+    // The only one of its name, so that the controller can have the name that it has anyway.
+    let is_alone = unit == resource.kind_module();
     json!({
         "name": project.project_name,
         "crate": project.project_name.replace('-', "_"),
@@ -337,8 +339,8 @@ fn values(project: &Project, resource: &Resource) -> Value {
         "external": resource.external,
         "unit": unit,
         "variable": resource.kind_module(),
-        "container": resource.kind.to_ascii_lowercase(),
-        "controller_name": if names { resource.kind.to_ascii_lowercase() } else { dashed.clone() },
+        "container": kind,
+        "controller_name": if is_alone { &kind } else { &dashed },
         "sample_name": format!("{dashed}-sample"),
         "sample_path": sample_path(resource),
         "import": null,

@@ -46,7 +46,7 @@ impl Project {
     }
 
     fn run(&self, arguments: &str) -> Output {
-        kubewright().args(arguments.split(' ')).current_dir(&self.root).output().unwrap()
+        building(kubewright()).args(arguments.split(' ')).current_dir(&self.root).output().unwrap()
     }
 
     /// Runs the command in it, and gives what it says.
@@ -418,6 +418,11 @@ impl Project {
         said
     }
 
+    /// Writes what follows from the code.
+    fn generate(&self) {
+        self.cargo("run --quiet -- manifests --into config");
+    }
+
     /// Whether it is well formatted, has nothing that a linter would say something of, and passes its tests.
     fn passes(&self) {
         self.cargo("fmt --check");
@@ -487,7 +492,7 @@ async fn a_project_goes_all_the_way() {
     project.does("create api --group cache --version v1alpha1 --kind Memcached --shortname mc");
     project.does("create api --group cache --version v1 --kind Memcached");
     project.does("create api --group infra --version v1 --kind Region --namespaced=false");
-    project.cargo("run --quiet -- manifests --into config");
+    project.generate();
     project.passes();
     let (running, client) = project.start().await;
     for sample in ["cache_v1alpha1_memcached", "cache_v1_memcached", "infra_v1_region"] {
@@ -520,6 +525,6 @@ async fn a_project_goes_all_the_way() {
     project.edit("config/samples/web-sites_v1_page.yaml", "replicas", "copies");
     project.does("create api --group web-sites --version v2 --kind Page --resource");
     project.does("create api --group web-sites --version v1 --kind Page --controller");
-    project.cargo("run --quiet -- manifests --into config");
+    project.generate();
     project.passes();
 }
