@@ -4,17 +4,22 @@ mod apply;
 mod build;
 mod cluster;
 mod completion;
+mod create;
 mod deploy;
 mod doctor;
 mod generate;
+mod init;
 mod install;
 mod local;
+mod names;
 mod next;
 mod package;
 mod plugin;
 mod program;
+mod project;
 mod reference;
 mod run;
+mod scaffold;
 mod source;
 mod target;
 mod terminal;
@@ -56,6 +61,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(init::Init),
+    Create(create::Create),
     Generate(generate::Generate),
     Test(test::Test),
     Run(run::Run),
@@ -102,6 +109,8 @@ fn carry_out(command: Option<Command>, spoken: &str) -> Result<(), String> {
         let stop = stop_signal().map_err(|why| format!("can't listen for signals: {why}"))?;
         let Some(command) = command else { return next::run(spoken).await };
         match command {
+            Command::Init(init) => init.run().await,
+            Command::Create(create) => create.run().await,
             Command::Generate(generate) => unless(stop, generate.run()).await,
             Command::Test(test) => test.run(stop).await,
             Command::Run(run) => run.run(stop).await,

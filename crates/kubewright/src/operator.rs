@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
+use kube::{Client, CustomResourceExt};
 
 use crate::{
     controller::Controller,
@@ -31,13 +31,21 @@ pub struct Operator {
     pub(crate) name: Arc<str>,
     pub(crate) version: Option<String>,
     pub(crate) controllers: Vec<Controller>,
+    /// Those that no controller brings along.
+    pub(crate) definitions: Vec<CustomResourceDefinition>,
     pub(crate) tasks: Vec<Task>,
 }
 
 impl Operator {
     /// An operator without controllers. Its name is also its field manager, and that of its lease.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into().into(), version: None, controllers: Vec::new(), tasks: Vec::new() }
+        Self {
+            name: name.into().into(),
+            version: None,
+            controllers: Vec::new(),
+            definitions: Vec::new(),
+            tasks: Vec::new(),
+        }
     }
 
     /// Says which version of it this is, usually `env!("CARGO_PKG_VERSION")`: its image is tagged with it.
@@ -51,6 +59,14 @@ impl Operator {
     #[must_use]
     pub fn controller(mut self, controller: Controller) -> Self {
         self.controllers.push(controller);
+        self
+    }
+
+    /// Brings a kind along that has no controller here, or another version of one that has. All versions of a kind make
+    /// one definition. Objects are stored in the first version that says so, as all do without `storage = false`.
+    #[must_use]
+    pub fn defines<K: CustomResourceExt>(mut self) -> Self {
+        self.definitions.push(K::crd());
         self
     }
 
@@ -93,9 +109,11 @@ impl Operator {
         self.controllers.iter().map(|controller| &*controller.description.name)
     }
 
-    /// The definitions of the kinds that it brings along.
+    /// The definitions of the kinds that it brings along, one for each version.
     pub fn definitions(&self) -> Vec<&CustomResourceDefinition> {
-        self.controllers.iter().filter_map(|controller| controller.description.definition.as_ref()).collect()
+        let of_controllers =
+            self.controllers.iter().filter_map(|controller| controller.description.definition.as_ref());
+        of_controllers.chain(&self.definitions).collect()
     }
 
     /// Everything it must be allowed to do, apart from leader election.

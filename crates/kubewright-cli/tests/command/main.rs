@@ -19,6 +19,7 @@ mod kubectl;
 mod package;
 mod registry;
 mod run;
+mod scaffold;
 mod sketch;
 mod support;
 mod template;

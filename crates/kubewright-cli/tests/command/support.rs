@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub fn kubewright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubewright"));
-    for variable in ["LISTEN", "DATA_DIR", "TOKEN", "KUBECONFIG", "NODES"] {
+    for variable in ["LISTEN", "DATA_DIR", "TOKEN", "KUBECONFIG", "NODES", "SDK_PATH", "TEMPLATES"] {
         command.env_remove(format!("KUBEWRIGHT_{variable}"));
     }
     command

@@ -25,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often somebody else may be faster.
 const ATTEMPTS: u32 = 10;
 
-/// One definition for each kind, with all versions that the controllers name. The first one is stored.
+/// One definition for each kind, with all versions that the operator names. The first one that says so is stored; if
+/// none does, the first.
 pub(super) fn merged(operator: &Operator) -> Vec<CustomResourceDefinition> {
     let mut all: Vec<CustomResourceDefinition> = Vec::new();
     for definition in operator.definitions() {
@@ -35,11 +36,14 @@ pub(super) fn merged(operator: &Operator) -> Vec<CustomResourceDefinition> {
         };
         for version in &definition.spec.versions {
             if known.spec.versions.iter().all(|other| other.name != version.name) {
-                let mut version = version.clone();
-                version.storage = false;
-                known.spec.versions.push(version);
+                known.spec.versions.push(version.clone());
             }
         }
+    }
+    for definition in &mut all {
+        let versions = &mut definition.spec.versions;
+        let stored = versions.iter().position(|version| version.storage).unwrap_or(0);
+        versions.iter_mut().enumerate().for_each(|(at, version)| version.storage = at == stored);
     }
     all.sort_by_key(|definition| definition.name_any());
     all

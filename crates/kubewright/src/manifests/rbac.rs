@@ -23,8 +23,10 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOpt
     documents.extend(operator_roles(&all_rights(operator, options), names, &options.namespaces));
     documents.extend(leader_election(names));
     documents.extend(options.secure_metrics.then(|| metrics_reader(names)));
-    for definition in definitions::merged(operator) {
-        documents.extend(roles_for_people(&definition, audience(operator, &definition), names));
+    let definitions = definitions::merged(operator);
+    for definition in &definitions {
+        let subject = subject(definition, &definitions);
+        documents.extend(roles_for_people(definition, &subject, audience(operator, definition), names));
     }
     documents
 }
@@ -162,9 +164,20 @@ fn audience(operator: &Operator, definition: &CustomResourceDefinition) -> Audie
     controllers.filter(is_of_it).map(|one| one.audience).min().unwrap_or(Audience::Everybody)
 }
 
+/// What the roles of a kind are named after: the kind, and its group if another group has a kind of that name.
+fn subject(definition: &CustomResourceDefinition, all: &[CustomResourceDefinition]) -> String {
+    let kind = &definition.spec.names.kind;
+    let lower = kind.to_ascii_lowercase();
+    match all.iter().filter(|other| other.spec.names.kind == *kind).count() {
+        1 => lower,
+        _ => format!("{lower}-{}", definition.spec.group.replace('.', "-")),
+    }
+}
+
 /// Roles that become part of the cluster's own `admin`, `edit` and `view`, as far as they are for this audience.
 fn roles_for_people(
     definition: &CustomResourceDefinition,
+    subject: &str,
     audience: Audience,
     names: &Names<'_>,
 ) -> Vec<Value> {
@@ -179,9 +192,7 @@ fn roles_for_people(
         .into_iter()
         .filter(|(needed, ..)| *needed <= audience)
         .map(|(_, tier, aggregate, verbs)| {
-            let kind = definition.spec.names.kind.to_ascii_lowercase();
-            let name = format!("{}-{kind}-{tier}", names.operator);
-            let mut metadata = names.cluster(name);
+            let mut metadata = names.cluster(format!("{}-{subject}-{tier}", names.operator));
             metadata["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{aggregate}")] = json!("true");
             json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -302,3 +302,62 @@ async fn whoever_is_overtaken_while_installing_tries_again() {
     let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     definitions.delete(Window::crd_name(), &Default::default()).await.unwrap();
 }
+
+mod newer {
+    use super::*;
+
+    /// The same kind in another version, which is not stored yet.
+    #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+    #[kube(group = "changing.kubewright.dev", version = "v2", kind = "Door", namespaced, storage = false)]
+    pub struct DoorSpec {}
+}
+
+mod elsewhere {
+    use super::*;
+
+    /// A kind of the same name in another group.
+    #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+    #[kube(group = "elsewhere.kubewright.dev", version = "v1", kind = "Door", namespaced)]
+    pub struct DoorSpec {}
+}
+
+fn versions(operator: &Operator) -> Vec<(String, bool)> {
+    let definitions =
+        operator.manifests(&ManifestOptions { only: [Part::Crds].into(), ..ManifestOptions::default() });
+    assert_eq!(definitions.len(), 1, "one for all versions");
+    let versions = definitions[0]["spec"]["versions"].as_array().unwrap();
+    let told = |one: &Value| (one["name"].as_str().unwrap().to_owned(), one["storage"] == true);
+    versions.iter().map(told).collect()
+}
+
+#[test]
+fn versions_share_a_definition_and_the_first_that_says_so_is_stored() {
+    if is_left_out("no server takes part") {
+        return;
+    }
+    let (first, second) = (("v1".to_owned(), true), ("v2".to_owned(), false));
+    let controller = || Operator::new("door-operator").controller(Controller::of::<Door>().run(Idle));
+    assert_eq!(versions(&controller().defines::<newer::Door>()), [first.clone(), second.clone()]);
+    let neither = Operator::new("door-operator").defines::<newer::Door>();
+    assert_eq!(versions(&neither), [("v2".to_owned(), true)], "somewhere they must be");
+    assert_eq!(versions(&neither.defines::<Door>()), [second, first]);
+    let twice = controller().defines::<Door>();
+    assert_eq!(versions(&twice), [("v1".to_owned(), true)]);
+}
+
+#[test]
+fn kinds_of_one_name_in_two_groups_have_roles_of_their_own() {
+    if is_left_out("no server takes part") {
+        return;
+    }
+    let operator = Operator::new("door-operator").defines::<Door>().defines::<elsewhere::Door>();
+    let config = operator.config(&ManifestOptions::default()).unwrap();
+    let viewers: Vec<&String> = config.keys().filter(|path| path.ends_with("viewer_role.yaml")).collect();
+    assert_eq!(
+        viewers,
+        [
+            "rbac/door_changing_kubewright_dev_viewer_role.yaml",
+            "rbac/door_elsewhere_kubewright_dev_viewer_role.yaml"
+        ]
+    );
+}
