@@ -36,7 +36,6 @@ fn follow(page: &str, steps: Vec<Step>) {
 }
 
 #[test]
-#[ignore = "the commands that it begins with are not there yet"]
 fn the_quick_start_leads_to_an_operator() {
     let page = "quick-start.md";
     let mut steps = steps_of(page);
