@@ -420,7 +420,8 @@ impl Project {
 
     /// Writes what follows from the code.
     fn generate(&self) {
-        self.cargo("run --quiet -- manifests --into config");
+        self.does("generate");
+        self.does("generate --check");
     }
 
     /// Whether it is well formatted, has nothing that a linter would say something of, and passes its tests.
@@ -460,15 +461,7 @@ impl Project {
     /// Applies a sample, and waits until the resource says of itself that it is available.
     async fn converges(&self, client: &Client, sample: &str) {
         let object: DynamicObject = serde_saphyr::from_str(&self.read(sample)).unwrap();
-        let types = object.types.clone().unwrap();
-        let (group, version) = types.api_version.split_once('/').unwrap();
-        let kind = GroupVersionKind::gvk(group, version, &types.kind);
-        let (resource, capabilities) = discovery::pinned_kind(client, &kind).await.unwrap();
-        let api: Api<DynamicObject> = match capabilities.scope {
-            discovery::Scope::Cluster => Api::all_with(client.clone(), &resource),
-            discovery::Scope::Namespaced => Api::default_namespaced_with(client.clone(), &resource),
-        };
-        api.patch(&object.name_any(), &PatchParams::apply("test"), &Patch::Apply(&object)).await.unwrap();
+        let api = apply(client, &object).await;
         let this = WatchParams::default().fields(&format!("metadata.name={}", object.name_any()));
         let mut changes = pin!(api.watch(&this, "0").await.unwrap());
         while let Some(change) = changes.next().await {
@@ -480,6 +473,22 @@ impl Project {
         }
         panic!("{sample} did not become available");
     }
+}
+
+/// Applies an object of any kind, and gives where it is.
+async fn apply(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+    let types = object.types.clone().unwrap();
+    let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+    let kind = GroupVersionKind::gvk(group, version, &types.kind);
+    let (resource, capabilities) = discovery::pinned_kind(client, &kind).await.unwrap();
+    let api: Api<DynamicObject> = match (capabilities.scope, object.namespace()) {
+        (discovery::Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
+        (_, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        (_, None) => Api::default_namespaced_with(client.clone(), &resource),
+    };
+    let parameters = PatchParams::apply("test").force();
+    api.patch(&object.name_any(), &parameters, &Patch::Apply(object)).await.unwrap();
+    api
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -497,6 +506,13 @@ async fn a_project_goes_all_the_way() {
     let (running, client) = project.start().await;
     for sample in ["cache_v1alpha1_memcached", "cache_v1_memcached", "infra_v1_region"] {
         project.converges(&client, &format!("config/samples/{sample}.yaml")).await;
+    }
+    project.does("package --image registry.example/shop-operator:1.0");
+    let package = project.read("dist/install.yaml");
+    let documents: Vec<DynamicObject> = serde_saphyr::from_multiple(&package).unwrap();
+    assert!(documents.iter().any(|one| one.types.as_ref().unwrap().kind == "Deployment"), "{package}");
+    for document in documents {
+        apply(&client, &document).await;
     }
     drop(running);
 
