@@ -191,10 +191,10 @@ pub(crate) fn check_kind(kind: &str, group: &str) -> Result<(), String> {
         && kind.chars().all(|one| one.is_ascii_alphanumeric());
     let grouped = format!("{}{kind}", group.split('.').next().unwrap_or_default().to_upper_camel_case());
     if !is_pascal {
-        let mut suggestion = kind.to_upper_camel_case();
+        let letters = kind.trim_start_matches(|first: char| !first.is_ascii_alphabetic());
+        let mut suggestion = letters.to_upper_camel_case();
         suggestion.retain(|one| one.is_ascii_alphanumeric());
-        let suggestion = suggestion.trim_start_matches(|first: char| first.is_ascii_digit());
-        let suggestion = if suggestion.is_empty() { &grouped } else { suggestion };
+        let suggestion = if suggestion.is_empty() { &grouped } else { &suggestion };
         let why = format!(
             "{kind:?} is no kind: it takes letters and digits, with a capital at the beginning of each word"
         );

@@ -338,7 +338,7 @@ fn values(project: &Project, resource: &Resource) -> Value {
         "namespaced": resource.namespaced,
         "external": resource.external,
         "unit": unit,
-        "variable": resource.kind_module(),
+        "variable": variable(resource),
         "container": kind,
         "controller_name": if is_alone { &kind } else { &dashed },
         "sample_name": format!("{dashed}-sample"),
@@ -347,6 +347,24 @@ fn values(project: &Project, resource: &Resource) -> Value {
         "definition_path": null,
         "ignored": false,
     })
+}
+
+/// What an object of a kind is called in a controller: as the kind, unless something else there has that name.
+fn variable(resource: &Resource) -> String {
+    const OTHERS: [&str; 10] = [
+        "container",
+        "cx",
+        "data",
+        "deployment",
+        "generation",
+        "labelled",
+        "metadata",
+        "namespace",
+        "note",
+        "pod",
+    ];
+    let variable = resource.kind_module();
+    if OTHERS.contains(&variable.as_str()) { "object".to_owned() } else { variable }
 }
 
 fn add_sample(
