@@ -15,7 +15,6 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, ResourceExt as _, api::PostParams};
-use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -25,6 +24,7 @@ use crate::{
     deploy::ApplySet,
     generate::{self, generated},
     program::{Installation, Program, Which},
+    project::{self, Project},
     source::cargo,
     target::Target,
     terminal::{Output, line, painted},
@@ -193,22 +193,19 @@ async fn said(mut command: Command, arguments: &[&str]) -> Option<String> {
 
 /// What has become of the files that were scaffolded, if the project was.
 fn project(path: &Path) -> Option<Finding> {
-    let text = fs::read_to_string(path.join("PROJECT")).ok()?;
-    let Ok(project) = serde_saphyr::from_str::<Value>(&text) else {
-        let finding = Finding::fail("project", "PROJECT is not the YAML that kubewright writes");
-        return Some(finding.or("restore it from version control"));
+    if !path.join(project::FILE).is_file() {
+        return None;
+    }
+    let project = match Project::read(path) {
+        Ok(project) => project,
+        Err(why) => return Some(Finding::fail("project", why).or("restore it from version control")),
     };
     let (mut unchanged, mut changed, mut missing) = (0, 0, Vec::new());
-    for (file, checksum) in project["files"].as_object().into_iter().flatten() {
-        match fs::read(path.join(file)) {
+    for file in project.files.keys() {
+        match fs::read_to_string(path.join(file)) {
             Err(_) => missing.push(file.as_str()),
-            Ok(content) => {
-                let bytes = digest(&SHA256, &content);
-                let found: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-                let is_same =
-                    checksum.as_str().is_some_and(|text| text.trim_start_matches("sha256:") == found);
-                if is_same { unchanged += 1 } else { changed += 1 }
-            }
+            Ok(content) if project.is_untouched(file, &content) => unchanged += 1,
+            Ok(_) => changed += 1,
         }
     }
     let told = format!("of its scaffold {unchanged} files are as they were, and {changed} are yours");

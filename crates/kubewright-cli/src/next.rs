@@ -8,6 +8,7 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
+    project::{self, Project, Resource},
     source::{cargo, no_cargo, output},
     terminal::line,
 };
@@ -29,23 +30,6 @@ enum Here {
     /// A directory with something else in it.
     Other,
     Empty,
-}
-
-/// The file that `init` leaves, as far as it matters here.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Project {
-    project_name: String,
-    domain: String,
-    #[serde(default)]
-    resources: Vec<Resource>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    group: String,
-    version: String,
-    kind: String,
 }
 
 #[derive(Deserialize)]
@@ -97,10 +81,10 @@ pub(crate) async fn run(spoken: &str) -> Result<(), String> {
     // Without links, as cargo has it.
     let current = env::current_dir().and_then(fs::canonicalize).map_err(failed)?;
     let is_root =
-        |directory: &&Path| ["PROJECT", "Cargo.toml"].iter().any(|file| directory.join(file).is_file());
+        |directory: &&Path| [project::FILE, "Cargo.toml"].iter().any(|file| directory.join(file).is_file());
     let root = current.ancestors().find(is_root);
     let here = match root {
-        Some(root) if root.join("PROJECT").is_file() => project(root)?,
+        Some(root) if root.join(project::FILE).is_file() => project(root)?,
         Some(root) => crates(root).await?,
         None if fs::read_dir(&current).map_err(failed)?.next().is_none() => Here::Empty,
         None => Here::Other,
@@ -121,18 +105,14 @@ pub(crate) async fn run(spoken: &str) -> Result<(), String> {
 }
 
 fn project(directory: &Path) -> Result<Here, String> {
-    let path = directory.join("PROJECT");
-    let failed = |why: &dyn std::fmt::Display| {
-        format!("can't read {}: {}", path.display(), why.to_string().lines().next().unwrap_or_default())
+    let project = Project::read(directory)?;
+    let name_of = |resource: &Resource| {
+        format!("{} of {}/{}", resource.kind, project.api_group(resource), resource.version)
     };
-    let text = fs::read_to_string(&path).map_err(|why| failed(&why))?;
-    let project: Project = serde_saphyr::from_str(&text).map_err(|why| failed(&why))?;
-    let domain = &project.domain;
-    let name_of = |Resource { group, version, kind }: &Resource| match group.is_empty() {
-        true => format!("{kind} of {domain}/{version}"),
-        false => format!("{kind} of {group}.{domain}/{version}"),
-    };
-    Ok(Here::Project { kinds: project.resources.iter().map(name_of).collect(), name: project.project_name })
+    Ok(Here::Project {
+        kinds: project.resources.iter().map(name_of).collect(),
+        name: project.project_name.clone(),
+    })
 }
 
 async fn crates(directory: &Path) -> Result<Here, String> {
@@ -206,5 +186,31 @@ fn steps(here: &Here, spoken: &str) -> Vec<Step> {
             vec![("mkdir my-operator && cd my-operator".to_owned(), "a place for one"), init, show]
         }
         Here::Empty => vec![init, show],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_is_proposed_is_understood() {
+        let project = |kinds: Vec<String>| Here::Project { name: "web".to_owned(), kinds };
+        let all = [
+            project(Vec::new()),
+            project(vec!["Site of web.example.com/v1".to_owned()]),
+            Here::Operator("web".to_owned()),
+            Here::Operators(vec!["operators/web".into()]),
+            Here::Crate,
+            Here::Empty,
+        ];
+        for (command, _) in all.iter().flat_map(|here| steps(here, "kubewright")) {
+            if command.starts_with("kubewright ") {
+                let parsed = crate::Arguments::command().try_get_matches_from(command.split_whitespace());
+                assert!(parsed.is_ok(), "{command}: {}", parsed.expect_err("not understood"));
+            }
+        }
     }
 }

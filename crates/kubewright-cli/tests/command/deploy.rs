@@ -425,8 +425,11 @@ fn a_doctor_knows_a_scaffold_that_has_lost_a_file() {
     let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"; // of "abc"
     std::fs::write(sketch.path().join("abc"), "abc").unwrap();
     std::fs::write(sketch.path().join("abd"), "abd").unwrap();
-    let project = format!("version: \"1\"\nfiles:\n  abc: {sum}\n  abd: {sum}\n  gone: {sum}\n");
-    std::fs::write(sketch.path().join("PROJECT"), project).unwrap();
+    let project = json!({
+        "version": "1", "domain": "example.com", "projectName": "abc", "license": "none", "cliVersion": "0.1.0",
+        "sdk": {"version": "0.1"}, "files": {"abc": sum, "abd": sum, "gone": sum},
+    });
+    std::fs::write(sketch.path().join("PROJECT"), project.to_string()).unwrap();
     let examined = sketch.command("doctor").env("HOME", "/nonexistent").output().unwrap();
     assert_eq!(refusal(&examined), "one thing is in the way");
     let told = String::from_utf8_lossy(&examined.stdout);

@@ -40,25 +40,26 @@ fn where_there_is_nothing_it_starts_with_init() {
 #[test]
 fn a_project_goes_on_with_what_it_lacks() {
     let dir = tempfile::tempdir().expect("a directory");
-    let project = "version: \"1\"\ndomain: example.com\nprojectName: web-operator\n";
-    fs::write(dir.path().join("PROJECT"), project).unwrap();
+    let does = |arguments: &str| {
+        let done = kubewright().args(arguments.split(' ')).current_dir(dir.path()).output().unwrap();
+        assert!(done.status.success(), "{arguments}: {}", error_of(&done));
+    };
+    does("init --domain example.com --project-name web-operator");
     assert_all_in(
         &next_in(dir.path()),
         &["web-operator is an operator without a kind", "kubewright create api "],
     );
 
-    let resources =
-        "resources:\n- {group: web, version: v1, kind: Site}\n- {group: '', version: v1, kind: Page}\n";
-    fs::write(dir.path().join("PROJECT"), format!("{project}{resources}")).unwrap();
+    does("create api --group web --version v1 --kind Site");
+    does("create api --external --group apps --version v1 --kind Deployment");
     let said = next_in(dir.path());
-    assert_all_in(&said, &["Site of web.example.com/v1, Page of example.com/v1"]);
+    assert_all_in(&said, &["Site of web.example.com/v1, Deployment of apps/v1"]);
     assert_all_in(
         &said,
         &["kubewright run --local ", "kubewright test ", "kubewright build ", "kubewright deploy "],
     );
     assert!(!said.contains("create api"), "{said}");
 
-    fs::create_dir_all(dir.path().join("src/api")).unwrap();
     let root = dir.path().canonicalize().unwrap();
     assert_all_in(&next_in(&dir.path().join("src/api")), &[&format!("  cd {} ", root.display())]);
 }
@@ -69,7 +70,7 @@ fn a_project_file_that_can_t_be_read_is_an_error() {
     fs::write(dir.path().join("PROJECT"), "domain: [").unwrap();
     let output = kubewright().current_dir(dir.path()).output().expect("the command runs");
     assert_eq!(output.status.code(), Some(1));
-    assert_all_in(&error_of(&output), &["error: can't read ", "PROJECT: "]);
+    assert_all_in(&error_of(&output), &["error: ", "PROJECT can't be read: "]);
     assert_eq!(error_of(&output).lines().count(), 1, "{}", error_of(&output));
 }
 

@@ -252,20 +252,19 @@ fn wrong_input_changes_nothing() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_or_refuses_is_told() {
+fn a_cluster_that_is_not_there_is_told() {
     let project = Project::new();
     let before = project.files();
     project.write("kubeconfig", "");
-    for (kubeconfig, expected) in [("kubeconfig", "the cluster can't be asked for its definitions")] {
-        let refused = kubewright()
-            .args(["create", "types", "--from", "cluster", "Bag"])
-            .env("KUBECONFIG", kubeconfig)
-            .current_dir(&project.root)
-            .output()
-            .unwrap();
-        assert_eq!(refused.status.code(), Some(1));
-        assert!(error_of(&refused).contains(expected), "{}", error_of(&refused));
-    }
+    let refused = kubewright()
+        .args(["create", "types", "--from", "cluster", "Bag"])
+        .env("KUBECONFIG", "kubeconfig")
+        .current_dir(&project.root)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let expected = "the cluster can't be asked for its definitions";
+    assert!(error_of(&refused).contains(expected), "{}", error_of(&refused));
     fs::remove_file(project.path("kubeconfig")).unwrap();
     assert_eq!(project.files(), before);
 }
