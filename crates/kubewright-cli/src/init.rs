@@ -29,7 +29,7 @@ Examples:
   kubewright init --domain example.com
       A project named after the directory; its kinds will be in groups such as cache.example.com.
 
-  kubewright init memcached-operator --domain example.com --owner 'The Memcached Authors'
+  kubewright init memcached-operator --domain example.com --owner Acme
       In a directory of its own, which is made if it is missing.
 
   kubewright init --domain example.com --force

@@ -54,14 +54,34 @@ struct How {
 #[derive(Subcommand)]
 enum What {
     /// The definitions of its kinds: config/crd
+    #[command(after_help = "\
+Examples:
+  kubewright generate crds
+      The definitions alone, for the operator in this directory.")]
     Crds(How),
     /// Its rights, and those of the people who use it: config/rbac
+    #[command(after_help = "\
+Examples:
+  kubewright generate rbac --check
+      For CI: fails if the rights have changed and were not written.")]
     Rbac(How),
     /// Everything that installs it, as kustomize bases: config
+    #[command(after_help = "\
+Examples:
+  kubewright generate manifests operators/memcached
+      All of config/, for an operator somewhere else.")]
     Manifests(How),
     /// A reference of its kinds, and JSON schemas for editors: docs/api.md, docs/schemas
+    #[command(after_help = "\
+Examples:
+  kubewright generate docs
+      For those who write resources: what each field means, and what their editor should know.")]
     Docs(How),
     /// Types for clients in TypeScript: clients/typescript
+    #[command(after_help = "\
+Examples:
+  kubewright generate client
+      For programs in TypeScript that read and write the kinds.")]
     Client(How),
 }
 
