@@ -10,16 +10,18 @@ use std::{
 };
 
 use futures_util::StreamExt as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Config, ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams, WatchEvent, WatchParams},
+    api::{DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::GroupVersionKind,
     discovery,
 };
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{error_of, kubewright};
+use crate::support::{Cluster, error_of, kubewright};
 
 /// The name of every project here: that of the directory it is in.
 const NAME: &str = "shop-operator";
@@ -251,22 +253,42 @@ fn wrong_input_changes_nothing() {
     }
 }
 
-#[test]
-fn a_cluster_that_is_not_there_is_told() {
-    let project = Project::new();
-    let before = project.files();
-    project.write("kubeconfig", "");
-    let refused = kubewright()
-        .args(["create", "types", "--from", "cluster", "Bag"])
-        .env("KUBECONFIG", "kubeconfig")
-        .current_dir(&project.root)
-        .output()
-        .unwrap();
-    assert_eq!(refused.status.code(), Some(1));
-    let expected = "the cluster can't be asked for its definitions";
-    assert!(error_of(&refused).contains(expected), "{}", error_of(&refused));
-    fs::remove_file(project.path("kubeconfig")).unwrap();
-    assert_eq!(project.files(), before);
+#[tokio::test(flavor = "multi_thread")]
+async fn types_come_from_a_cluster_if_it_is_there_and_does_not_refuse() {
+    let (project, dir) = (Project::new(), tempfile::tempdir().unwrap());
+    let cluster = Cluster::start(dir.path(), &[]);
+    let api: Api<CustomResourceDefinition> = Api::all(cluster.client().await);
+    let texts = fs::read_to_string(definitions("pipelines.yaml")).unwrap();
+    for definition in serde_saphyr::from_multiple::<CustomResourceDefinition>(&texts).unwrap() {
+        api.create(&PostParams::default(), &definition).await.unwrap();
+    }
+    let mut stranger: Value =
+        serde_saphyr::from_str(&fs::read_to_string(&cluster.kubeconfig).unwrap()).unwrap();
+    stranger["users"][0]["user"] = json!({"token": "of nobody"});
+    let strangers = dir.path().join("stranger");
+    fs::write(&strangers, stranger.to_string()).unwrap();
+
+    let ask = |kubeconfig: &Path| {
+        let mut command = kubewright();
+        command.args(["create", "types", "--from", "cluster", "Bag"]).env("KUBECONFIG", kubeconfig);
+        command.current_dir(&project.root).output().unwrap()
+    };
+    let is_told = |refused: &Output, why: &str| {
+        assert_eq!(refused.status.code(), Some(1));
+        let told = error_of(refused);
+        assert!(told.starts_with("error: the cluster can't be asked for its definitions: "), "{told}");
+        assert!(told.contains(why), "{told}");
+        assert!(!project.path("src/api/flows_example_org").exists());
+    };
+    is_told(&ask(&strangers), "Unauthorized");
+    let kubeconfig = cluster.kubeconfig.clone();
+    let found = ask(&kubeconfig);
+    assert!(found.status.success(), "{}", error_of(&found));
+    assert!(project.read("src/api/flows_example_org/v1/bag.rs").contains("pub struct BagSpec"));
+    drop(cluster);
+    fs::remove_dir_all(project.path("src/api/flows_example_org")).unwrap();
+    is_told(&ask(&kubeconfig), "");
+    is_told(&ask(Path::new("/nowhere")), "");
 }
 
 #[test]
@@ -297,7 +319,7 @@ fn force_overwrites_nothing_and_says_what_it_kept() {
     project.write("README.md", "mine");
     project.write("src/main.rs", "fn main() {}");
     let said = project.does("init --domain example.com --force --output json");
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["kept"].to_string(), r#"["README.md","src/main.rs"]"#);
     assert_eq!(
         (project.read("README.md"), project.read("src/main.rs")),
@@ -426,7 +448,9 @@ impl Project {
     /// Whether it is well formatted, has nothing that a linter would say something of, and passes its tests.
     fn passes(&self) {
         self.cargo("fmt --check");
-        self.cargo("test --quiet");
+        let said = self.cargo("test");
+        let mut results = said.lines().filter(|line| line.starts_with("test result"));
+        assert!(results.all(|line| line.contains(" 0 ignored;")), "{said}");
     }
 }
 
