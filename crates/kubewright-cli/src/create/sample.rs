@@ -12,8 +12,8 @@ pub(super) fn least(definition: &CustomResourceDefinition, version: &str) -> Val
     let schema = version.and_then(|one| one.schema.as_ref()?.open_api_v3_schema.as_ref());
     let mut fields = schema.map_or_else(Map::new, fields);
     // Most readers expect one, asked for or not.
-    if schema.is_some_and(|schema| schema.properties.as_ref().is_some_and(|all| all.contains_key("spec"))) {
-        fields.entry("spec").or_insert_with(|| json!({}));
+    if let Some(spec) = schema.and_then(|schema| schema.properties.as_ref()?.get("spec")) {
+        fields.entry("spec").or_insert_with(|| value(spec));
     }
     for common in ["apiVersion", "kind", "metadata"] {
         fields.remove(common);

@@ -435,7 +435,7 @@ impl Project {
         let mut command = building(Command::new("cargo"));
         let done = command.args(arguments.split(' ')).current_dir(&self.root).output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), error_of(&done));
-        assert!(done.status.success(), "cargo {arguments}: {said}");
+        assert!(done.status.success(), "cargo {arguments}: {}: {said}", done.status);
         said
     }
 
