@@ -221,6 +221,14 @@ impl Promises {
 
     /// An operator that is killed after any of its writes picks up where it was.
     pub async fn an_operator_may_be_killed_after_any_write(&self) {
+        // With the operator, its requests are cut off. kube-apiserver may then keep the port of a Service that came to
+        // nothing, and finds out only minutes later.
+        if !TestCluster::is_embedded()
+            && self.takes_a_node_port().await
+            && TestCluster::is_left_out("the port of a request that was cut off is not free for minutes")
+        {
+            return;
+        }
         for limit in 1.. {
             let cluster = TestCluster::start().await;
             let operator = cluster.run((self.operator)()).await;
@@ -328,6 +336,14 @@ impl Promises {
             .eventually("the resource is well", async |cluster| is_healthy(&self.get(cluster).await))
             .await;
         assert_eq!(operator.forbidden(), [""; 0], "the operator lacks rights");
+    }
+
+    async fn takes_a_node_port(&self) -> bool {
+        let (cluster, _operator) = self.healthy().await;
+        let children = self.children(&cluster).await;
+        self.remove(&cluster).await;
+        let mut ports = children.iter().flat_map(|child| child.data["spec"]["ports"].as_array()).flatten();
+        ports.any(|port| port["nodePort"].is_i64())
     }
 
     /// Deletes the resource and waits until all of it is gone: the next one may need what only one can have, such as a
