@@ -42,6 +42,9 @@ impl Verb {
 pub(crate) struct Rights {
     /// By group, resource with its subresource, and whether it is in namespaces.
     pub(crate) verbs: BTreeMap<(String, String, bool), BTreeSet<Verb>>,
+    /// The same to single objects, by their name. What is in a namespace is in the operator's own: of others it knows
+    /// no names.
+    pub(crate) named: BTreeMap<(String, String, bool), BTreeMap<String, BTreeSet<Verb>>>,
 }
 
 impl Rights {
@@ -59,9 +62,28 @@ impl Rights {
         self.verbs.entry((group, resource, is_namespaced)).or_default().extend(verbs);
     }
 
+    /// Rights to one object. Creating and listing can't be limited to a name.
+    pub(crate) fn named(
+        &mut self,
+        group: &str,
+        resource: &str,
+        is_namespaced: bool,
+        name: &str,
+        verbs: &[Verb],
+    ) {
+        let named = self.named.entry((group.to_owned(), resource.to_owned(), is_namespaced)).or_default();
+        named.entry(name.to_owned()).or_default().extend(verbs);
+    }
+
     pub(crate) fn merge(&mut self, other: &Self) {
         for (key, verbs) in &other.verbs {
             self.verbs.entry(key.clone()).or_default().extend(verbs);
+        }
+        for ((group, resource, is_namespaced), names) in &other.named {
+            for (name, verbs) in names {
+                let verbs: Vec<Verb> = verbs.iter().copied().collect();
+                self.named(group, resource, *is_namespaced, name, &verbs);
+            }
         }
     }
 }

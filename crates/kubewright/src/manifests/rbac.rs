@@ -55,12 +55,11 @@ fn all_rights(operator: &Operator, options: &ManifestOptions) -> Rights {
     rights
 }
 
-/// One ClusterRole; or, if only some namespaces are watched, a Role in each, and a ClusterRole for what is in none.
+/// One ClusterRole; or, if only some namespaces are watched, a Role in each, and a ClusterRole for what is in none. What
+/// it may do in its own namespace, by name, is a Role there.
 fn operator_roles(rights: &Rights, names: &Names<'_>, namespaces: &[String]) -> Vec<Value> {
-    if namespaces.is_empty() {
-        return cluster_role(names, rules(rights, |_| true));
-    }
-    let everywhere = rules(rights, |is_namespaced| !is_namespaced);
+    let mut everywhere = rules(rights, |is_namespaced| !is_namespaced || namespaces.is_empty());
+    everywhere.extend(named_rules(rights, false));
     let mut documents = if everywhere.is_empty() { Vec::new() } else { cluster_role(names, everywhere) };
     for namespace in namespaces {
         documents.extend(role(
@@ -69,6 +68,10 @@ fn operator_roles(rights: &Rights, names: &Names<'_>, namespaces: &[String]) -> 
             names.operator,
             rules(rights, |is_namespaced| is_namespaced),
         ));
+    }
+    let own = named_rules(rights, true);
+    if !own.is_empty() {
+        documents.extend(role(names, &names.namespace, &format!("{}-own", names.operator), own));
     }
     documents
 }
@@ -84,6 +87,21 @@ fn rules(rights: &Rights, is_wanted: impl Fn(bool) -> bool) -> Vec<Value> {
     }
     let rule =
         |((group, verbs), resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    together.into_iter().map(rule).collect()
+}
+
+/// The rules for objects of a scope that are named; those of a resource that need the same share one.
+fn named_rules(rights: &Rights, is_namespaced: bool) -> Vec<Value> {
+    let mut together: BTreeMap<(&str, &str, Vec<&str>), Vec<&str>> = BTreeMap::new();
+    for ((group, resource, _), names) in
+        rights.named.iter().filter(|((.., scope), _)| *scope == is_namespaced)
+    {
+        for (name, verbs) in names {
+            let verbs = verbs.iter().map(|verb| verb.name()).collect();
+            together.entry((group, resource, verbs)).or_default().push(name);
+        }
+    }
+    let rule = |((group, resource, verbs), names)| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs});
     together.into_iter().map(rule).collect()
 }
 
@@ -205,4 +223,41 @@ fn roles_for_people(
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_to_single_objects_name_them() {
+        let mut rights = Rights::default();
+        for name in ["one", "two"] {
+            rights.named("example.com", "things", false, name, &[Verb::Get, Verb::Patch]);
+        }
+        rights.named("", "secrets", true, "keys", &[Verb::Get]);
+        let mut all = Rights::default();
+        all.merge(&rights);
+        let names = Names { operator: "one-operator", namespace: "own".to_owned() };
+        let roles: Vec<Value> = operator_roles(&all, &names, &["watched".to_owned()])
+            .into_iter()
+            .filter(|document| !document["rules"].is_null())
+            .map(|role| json!([role["metadata"]["namespace"], role["metadata"]["name"], role["rules"]]))
+            .collect();
+        let things = json!({
+            "apiGroups": ["example.com"], "resources": ["things"], "resourceNames": ["one", "two"],
+            "verbs": ["get", "patch"],
+        });
+        let keys = json!({
+            "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["keys"], "verbs": ["get"],
+        });
+        assert_eq!(
+            roles,
+            [
+                json!([null, "one-operator", [things]]),
+                json!(["watched", "one-operator", []]),
+                json!(["own", "one-operator-own", [keys]]),
+            ]
+        );
+    }
 }
