@@ -12,6 +12,7 @@ use crate::{
     controllers,
     nodes::{self, Lost, Runtime, Simulated},
     scheduler,
+    services::{Served, Services},
 };
 
 /// Why a cluster could not be started.
@@ -41,6 +42,7 @@ pub struct Builder {
     runtime: Arc<dyn Runtime>,
     seed: Option<u64>,
     origin: Option<Timestamp>,
+    services: Services,
 }
 
 impl Builder {
@@ -95,9 +97,16 @@ impl Builder {
         self
     }
 
+    /// Goes on leading calls of Services to where another cluster led them, whose server is used.
+    pub(crate) fn services(mut self, services: Services) -> Self {
+        self.services = services;
+        self
+    }
+
     /// Starts the cluster. Its controllers work and its nodes are ready when this returns.
     pub async fn start(mut self) -> Result<Cluster, StartError> {
-        let server = std::mem::take(&mut self.server).start().await?;
+        let server = std::mem::take(&mut self.server).service_resolver(self.services.clone());
+        let server = server.start().await?;
         self.start_on(server).await
     }
 
@@ -126,7 +135,7 @@ impl Builder {
         let mut running = operator.start(client.clone(), options);
         running.working().await.map_err(StartError::Controllers)?;
         nodes::ready(&client).await?;
-        Ok(Cluster { server, running, clock, lost })
+        Ok(Cluster { server, running, clock, lost, services: self.services })
     }
 }
 
@@ -147,6 +156,7 @@ pub struct Cluster {
     running: Running,
     clock: Clock,
     lost: Lost,
+    services: Services,
 }
 
 impl Cluster {
@@ -163,6 +173,7 @@ impl Cluster {
             runtime: Arc::new(Simulated::default()),
             seed: None,
             origin: None,
+            services: Services::default(),
         }
     }
 
@@ -179,6 +190,15 @@ impl Cluster {
     /// The time it is in the cluster.
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Leads calls of the API server to a Service, such as those of webhooks, to an operator on this machine.
+    pub fn lead_service(&self, namespace: &str, name: &str, to: impl Into<Served>) {
+        self.services.lead(namespace, name, to.into());
+    }
+
+    pub(crate) fn services(&self) -> Services {
+        self.services.clone()
     }
 
     /// Cuts a node off: nothing is heard of it any more, and nothing changes on it.

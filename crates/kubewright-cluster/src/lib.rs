@@ -15,10 +15,12 @@ pub mod nodes;
 mod pods;
 mod promises;
 mod scheduler;
+mod services;
 mod test;
 
 pub use self::{
     cluster::{Builder, Cluster, StartError},
     promises::Promises,
+    services::Served,
     test::{Outage, TestCluster, TestOperator},
 };

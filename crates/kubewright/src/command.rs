@@ -67,6 +67,10 @@ struct Manifests {
     #[arg(long)]
     metrics_secure: bool,
 
+    /// Where the API server finds the webhooks of an operator that runs outside of the cluster
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+
     /// Print only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
@@ -198,6 +202,7 @@ impl Manifests {
             image: self.image,
             namespaces: self.watch_namespace,
             secure_metrics: self.metrics_secure,
+            webhook_url: self.webhook_url,
             only: self.only.into_iter().collect(),
         };
         if let Some(directory) = self.into {

@@ -1,6 +1,6 @@
 //! What a reconcile can fail with, and what is to be done about it.
 
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{any::Any, error::Error as StdError, fmt, time::Duration};
 
 use kube::core::Status;
 
@@ -87,6 +87,12 @@ impl fmt::Debug for Error {
         f.write_str(if self.is_terminal { "terminal: " } else { "" })?;
         fmt::Debug::fmt(&self.source, f)
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
 }
 
 #[cfg(test)]

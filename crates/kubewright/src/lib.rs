@@ -20,11 +20,13 @@ mod next;
 mod operator;
 pub mod prelude;
 pub mod queue;
+mod reach;
 mod rights;
 mod selector;
 mod serve;
 mod shutdown;
 mod task;
+mod webhook;
 pub mod workload;
 
 pub use self::{
@@ -42,7 +44,8 @@ pub use self::{
     next::Next,
     operator::Operator,
     rights::Verb,
-    serve::Certificate,
+    serve::{Certificate, Door},
     shutdown::Shutdown,
     task::{TaskContext, Watching},
+    webhook::{Admission, Defaulter, FailurePolicy, Operation, Outcome, Validator, Verdict, Webhook},
 };

@@ -1,12 +1,13 @@
 //! Runs an operator: first the watches, until everything was seen; then what every replica does; then, as the
 //! leader, the rest. On the way out in the opposite order. Whatever fails ends the whole, with its cause.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::{
-    sync::watch,
+    io::DuplexStream,
+    sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
@@ -20,11 +21,15 @@ use crate::{
     error::{Error, Result},
     events::{Event, Recorder},
     leader::{Elector, LeaderElection, Leadership},
+    lookup::Lookup,
     metrics::Metrics,
     operator::Operator,
-    serve::{self, Access, Certificate, Desk, Guard, Inspected, InspectedController, Purpose, Server, Tls},
+    serve::{
+        self, Access, Certificate, Desk, Door, Guard, Inspected, InspectedController, Purpose, Server, Tls,
+    },
     shutdown::{Shutdown, Stop},
     task::TaskContext,
+    webhook::{self, Hook, Keeper},
 };
 
 /// How long the next leader may have to wait for the event that tells of this one's end.
@@ -50,6 +55,12 @@ pub struct Options {
     pub secure_metrics: Option<Certificate>,
     /// Where `/healthz` and `/readyz` are served; nothing for nowhere. Port 0 takes a free one.
     pub health_address: Option<SocketAddr>,
+    /// Where webhooks are served, if there are any; nothing for nowhere but [within the process](Running::webhooks).
+    /// Port 0 takes a free one.
+    pub webhook_address: Option<SocketAddr>,
+    /// The certificate for webhooks, whose authority somebody else makes known to the API server. Without it the
+    /// operator makes its own, keeps them in a Secret of its namespace, renews them, and tells the API server.
+    pub webhook_certificate: Option<Certificate>,
     /// The host and port of the API server, as metrics name it: a client does not tell where its requests go.
     pub host: String,
     /// Where the time comes from.
@@ -69,6 +80,8 @@ impl Default for Options {
             metrics_address: None,
             secure_metrics: None,
             health_address: None,
+            webhook_address: None,
+            webhook_certificate: None,
             host: String::new(),
             clock: Clock::system(),
             entropy: Entropy::system(),
@@ -96,6 +109,8 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
     /// Where `/healthz` and `/readyz` are.
     pub health: Option<SocketAddr>,
+    /// Where webhooks are.
+    pub webhooks: Option<SocketAddr>,
 }
 
 /// A running operator. Dropping it is like a crash: everything ends at once, wherever it is.
@@ -106,6 +121,7 @@ pub struct Running {
     stop: Stop,
     phase: watch::Receiver<Phase>,
     addresses: watch::Receiver<Addresses>,
+    webhooks: Door,
     metrics: Metrics,
 }
 
@@ -130,6 +146,11 @@ impl Running {
         // Told once, before anything else is done.
         let _ = addresses.changed().await;
         *addresses.borrow()
+    }
+
+    /// The way to its webhooks within the process.
+    pub fn webhooks(&self) -> Door {
+        self.webhooks.clone()
     }
 
     /// Its metrics, in the text form that Prometheus reads.
@@ -165,6 +186,7 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let (tell, phase) = watch::channel(Phase::Syncing);
     let metrics = Metrics::new();
     let (tell_addresses, addresses) = watch::channel(Addresses::default());
+    let (webhooks, calls) = Door::new();
     let manager = Manager {
         operator,
         client,
@@ -173,8 +195,12 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
         phase: tell,
         addresses: tell_addresses,
     };
-    Running { task: Some(tokio::spawn(manager.run(shutdown))), stop, phase, addresses, metrics }
+    let task = Some(tokio::spawn(manager.run(shutdown, calls)));
+    Running { task, stop, phase, addresses, webhooks, metrics }
 }
+
+/// Connections to webhooks from within the process.
+type Calls = mpsc::UnboundedReceiver<DuplexStream>;
 
 struct Manager {
     operator: Operator,
@@ -186,8 +212,9 @@ struct Manager {
 }
 
 impl Manager {
-    async fn run(self, shutdown: Shutdown) -> Result<()> {
+    async fn run(self, shutdown: Shutdown, calls: Calls) -> Result<()> {
         self.check()?;
+        let webhooks = self.webhook_tls()?;
         let elector = self.elector()?;
         let fence = elector.as_ref().map_or_else(Fence::open, Elector::fence);
         let free = self.behind(Fence::open());
@@ -204,10 +231,11 @@ impl Manager {
             phase: self.phase.subscribe(),
             metrics: self.metrics.clone(),
             cache: cache.clone(),
+            webhooks: webhooks.clone(),
             controllers: Mutex::default(),
         });
         // Open from before the first watch until after the lease is released.
-        let _servers = self.serve(&inspected, &free).await?;
+        let _servers = self.serve(&inspected, &free, calls).await?;
         let reporting_as = |name: &Arc<str>| {
             Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
         };
@@ -248,6 +276,9 @@ impl Manager {
             .partition(|prepared| prepared.needs_leadership);
 
         let mut parts = Work::new(self.options.grace);
+        if let Some(tls) = webhooks.filter(|_| self.options.webhook_certificate.is_none()) {
+            parts.besides(self.keeper(tls, &free, &cache).run());
+        }
         let synced = async {
             let (mut ready, deadline) = (Vec::new(), Instant::now() + self.options.sync_timeout);
             for mut prepared in others.into_iter().chain(leaders) {
@@ -321,6 +352,13 @@ impl Manager {
                 one.stands_beside(other)?;
             }
         }
+        let mut paths = BTreeSet::new();
+        for webhook in &self.operator.webhooks {
+            if !paths.insert(webhook.description.path()) {
+                let name = webhook.description.name();
+                return Err(Error::terminal(format!("there are two webhooks {name}: make them one")));
+            }
+        }
         Ok(())
     }
 
@@ -332,24 +370,73 @@ impl Manager {
         self.operator.controllers.iter().filter(of_kind).count() == 1
     }
 
-    async fn serve(&self, inspected: &Arc<Inspected>, client: &Client) -> Result<Vec<Server>> {
+    /// What webhooks are served with; nothing if there are none.
+    fn webhook_tls(&self) -> Result<Option<Arc<Tls>>> {
+        if self.operator.webhook_targets(&self.options.namespaces).is_empty() {
+            return Ok(None);
+        }
+        let metrics = self.metrics.clone();
+        Ok(Some(Arc::new(match &self.options.webhook_certificate {
+            Some(certificate) => Tls::new(certificate, metrics)?,
+            None => Tls::awaiting(metrics),
+        })))
+    }
+
+    fn keeper(&self, tls: Arc<Tls>, client: &Client, cache: &Cache) -> Keeper {
+        Keeper {
+            operator: self.operator.name.clone(),
+            namespace: self.client.default_namespace().to_owned(),
+            targets: self.operator.webhook_targets(&self.options.namespaces),
+            tls,
+            client: client.clone(),
+            cache: cache.clone(),
+            clock: self.options.clock,
+        }
+    }
+
+    fn webhook_desk(&self, tls: Arc<Tls>, cache: &Cache) -> webhook::Desk {
+        let hook = |webhook: &webhook::Webhook| {
+            let description = &webhook.description;
+            self.metrics.add_webhook(&description.path());
+            let hook = Hook {
+                kind: description.kind.clone(),
+                handle: webhook.handle.clone(),
+                lookup: Lookup::new(description.views(cache)),
+            };
+            (description.path(), hook)
+        };
+        let hooks = self.operator.webhooks.iter().map(hook).collect();
+        webhook::Desk { tls, hooks, metrics: self.metrics.clone() }
+    }
+
+    async fn serve(&self, inspected: &Arc<Inspected>, client: &Client, calls: Calls) -> Result<Vec<Server>> {
         let mut addresses = Addresses::default();
         let mut servers = Vec::new();
         if let Some(address) = self.options.health_address {
             let desk = Desk { purpose: Purpose::Health, guard: None, inspected: inspected.clone() };
-            let server = serve::serve(address, desk).await?;
-            addresses.health = Some(server.address);
+            let server = serve::serve(address, "health", Arc::new(desk)).await?;
+            addresses.health = server.address;
             servers.push(server);
         }
         if let Some(address) = self.options.metrics_address {
             let guarded = |certificate| {
-                Ok::<_, Error>(Guard { tls: Tls::new(certificate)?, access: Access::new(client.clone()) })
+                let tls = Tls::new(certificate, self.metrics.clone())?;
+                Ok::<_, Error>(Guard { tls, access: Access::new(client.clone()) })
             };
             let guard = self.options.secure_metrics.as_ref().map(guarded).transpose()?;
             let desk = Desk { purpose: Purpose::Metrics, guard, inspected: inspected.clone() };
-            let server = serve::serve(address, desk).await?;
-            addresses.metrics = Some(server.address);
+            let server = serve::serve(address, "metrics", Arc::new(desk)).await?;
+            addresses.metrics = server.address;
             servers.push(server);
+        }
+        if let Some(tls) = &inspected.webhooks {
+            let desk = Arc::new(self.webhook_desk(tls.clone(), &inspected.cache));
+            if let Some(address) = self.options.webhook_address {
+                let server = serve::serve(address, "webhook", desk.clone()).await?;
+                addresses.webhooks = server.address;
+                servers.push(server);
+            }
+            servers.push(serve::serve_door(calls, desk));
         }
         self.addresses.send_replace(addresses);
         Ok(servers)
@@ -452,6 +539,19 @@ impl Work {
     fn task(&mut self, name: &str, run: impl Future<Output = Result<()>> + Send + 'static) {
         let name = name.to_owned();
         self.running.spawn(async move { run.await.map_err(|why| Error::new(format!("task {name}: {why}"))) });
+    }
+
+    /// Something that is just dropped at the end.
+    fn besides(&mut self, run: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.running.spawn(async move {
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => {}
+                () = run => {}
+            }
+            Ok(())
+        });
     }
 
     /// Waits until something fails. What ends well is let go.

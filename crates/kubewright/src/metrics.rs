@@ -37,6 +37,18 @@ struct ByRequest {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByWebhook {
+    /// The path it is served on.
+    webhook: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByAnswer {
+    webhook: String,
+    code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByLease {
     name: String,
 }
@@ -89,6 +101,11 @@ struct Inner {
     worked: Seconds,
     requests: Family<ByRequest, Counter>,
     leads: Family<ByLease, Gauge>,
+    webhook_time: Family<ByWebhook, Histogram, fn() -> Histogram>,
+    webhook_requests: Family<ByAnswer, Counter>,
+    webhook_running: Family<ByWebhook, Gauge>,
+    certificates: Counter,
+    certificate_errors: Counter,
     queues: Mutex<Vec<(ByName, Queue)>>,
 }
 
@@ -122,6 +139,11 @@ impl Metrics {
             worked: Family::new_with_constructor(queues),
             requests: Family::default(),
             leads: Family::default(),
+            webhook_time: Family::new_with_constructor(times),
+            webhook_requests: Family::default(),
+            webhook_running: Family::default(),
+            certificates: Counter::default(),
+            certificate_errors: Counter::default(),
             queues: Mutex::default(),
         };
         inner.register();
@@ -156,6 +178,39 @@ impl Metrics {
     /// Whether this replica leads.
     pub(crate) fn leads(&self, lease: &str, leads: bool) {
         self.0.leads.get_or_create(&ByLease { name: lease.to_owned() }).set(leads.into());
+    }
+
+    /// The metrics of a webhook, all of them at zero.
+    pub(crate) fn add_webhook(&self, path: &str) {
+        let label = ByWebhook { webhook: path.to_owned() };
+        let _ = self.0.webhook_time.get_or_create(&label);
+        let _ = self.0.webhook_running.get_or_create(&label);
+        for code in ["200", "500"] {
+            let label = ByAnswer { webhook: path.to_owned(), code: code.to_owned() };
+            let _ = self.0.webhook_requests.get_or_create(&label);
+        }
+    }
+
+    /// A webhook was called; it counts as running until the answer is dropped.
+    pub(crate) fn webhook(&self, path: &str) -> Active {
+        let running = self.0.webhook_running.get_or_create(&ByWebhook { webhook: path.to_owned() }).clone();
+        running.inc();
+        Active(running)
+    }
+
+    pub(crate) fn webhook_answered(&self, path: &str, code: http::StatusCode, took: Duration) {
+        let answer = ByAnswer { webhook: path.to_owned(), code: code.as_str().to_owned() };
+        self.0.webhook_requests.get_or_create(&answer).inc();
+        let label = ByWebhook { webhook: path.to_owned() };
+        self.0.webhook_time.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// A certificate was read, or could not be.
+    pub(crate) fn certificate_read(&self, is_good: bool) {
+        self.0.certificates.inc();
+        if !is_good {
+            self.0.certificate_errors.inc();
+        }
     }
 
     /// All of them, in the text form of OpenMetrics.
@@ -249,6 +304,31 @@ impl Inner {
         );
         registry.register("rest_client_requests", "Requests to the API server", self.requests.clone());
         registry.register("leader_election_master_status", "Whether this replica leads", self.leads.clone());
+        registry.register(
+            "controller_runtime_webhook_latency_seconds",
+            "How long a webhook takes to answer",
+            self.webhook_time.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests",
+            "Calls of a webhook, by the code of the answer",
+            self.webhook_requests.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "How many calls of a webhook are being answered",
+            self.webhook_running.clone(),
+        );
+        registry.register(
+            "certwatcher_read_certificate",
+            "How often a certificate was read",
+            self.certificates.clone(),
+        );
+        registry.register(
+            "certwatcher_read_certificate_errors",
+            "How often a certificate could not be read",
+            self.certificate_errors.clone(),
+        );
     }
 }
 

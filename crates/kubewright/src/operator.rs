@@ -8,9 +8,11 @@ use kube::{Client, CustomResourceExt};
 use crate::{
     controller::Controller,
     error::Result,
+    kind::Kind,
     manager::{self, Options, Running},
     rights::Rights,
     task::{Task, TaskContext},
+    webhook::{self, Defaulter, Purpose, Targets, Validator, Webhook},
 };
 
 /// An operator: its name and its controllers. It can be run any number of times, and described without running.
@@ -34,6 +36,7 @@ pub struct Operator {
     /// Those that no controller brings along.
     pub(crate) definitions: Vec<CustomResourceDefinition>,
     pub(crate) tasks: Vec<Task>,
+    pub(crate) webhooks: Vec<Webhook>,
 }
 
 impl Operator {
@@ -45,6 +48,7 @@ impl Operator {
             controllers: Vec::new(),
             definitions: Vec::new(),
             tasks: Vec::new(),
+            webhooks: Vec::new(),
         }
     }
 
@@ -67,6 +71,58 @@ impl Operator {
     #[must_use]
     pub fn defines<K: CustomResourceExt>(mut self) -> Self {
         self.definitions.push(K::crd());
+        self
+    }
+
+    /// Fills in what objects of a kind leave open, before they are stored: a [webhook](Webhook::defaulting).
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubewright::{Admission, Operator};
+    ///
+    /// fn fill(map: &mut ConfigMap, _: &Admission<ConfigMap>) {
+    ///     map.data.get_or_insert_default().entry("color".to_owned()).or_insert_with(|| "blue".to_owned());
+    /// }
+    ///
+    /// let operator = Operator::new("example-operator").defaults::<ConfigMap>(fill);
+    ///
+    /// let mut map = ConfigMap::default();
+    /// fill(&mut map, &Admission::create());
+    /// assert_eq!(map.data.unwrap()["color"], "blue");
+    /// ```
+    #[must_use]
+    pub fn defaults<K: Kind>(self, defaulter: impl Defaulter<K>) -> Self {
+        self.webhook(Webhook::defaulting(defaulter))
+    }
+
+    /// Decides which objects of a kind may be created or updated: a [webhook](Webhook::validating). What can be said of
+    /// an object and its former self in CEL is better said in its schema, where nothing has to run for it.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use kubewright::{Admission, Operator, Verdict};
+    ///
+    /// fn check(new: &Deployment, admission: &Admission<Deployment>) -> Verdict {
+    ///     let replicas = |one: &Deployment| one.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    ///     match &admission.old {
+    ///         Some(old) if replicas(new) < replicas(old) - 1 => {
+    ///             Verdict::allowed().invalid("spec.replicas", replicas(new), "only one may go at a time")
+    ///         }
+    ///         _ => Verdict::allowed(),
+    ///     }
+    /// }
+    ///
+    /// let operator = Operator::new("example-operator").validates::<Deployment>(check);
+    /// ```
+    #[must_use]
+    pub fn validates<K: Kind>(self, validator: impl Validator<K>) -> Self {
+        self.webhook(Webhook::validating(validator))
+    }
+
+    /// Adds a webhook.
+    #[must_use]
+    pub fn webhook(mut self, webhook: Webhook) -> Self {
+        self.webhooks.push(webhook);
         self
     }
 
@@ -120,7 +176,25 @@ impl Operator {
     pub(crate) fn rights(&self) -> Rights {
         let mut rights = Rights::default();
         self.controllers.iter().for_each(|controller| rights.merge(&controller.description.rights));
+        self.webhooks.iter().for_each(|webhook| rights.merge(&webhook.description.rights));
         rights
+    }
+
+    /// The Service at which its webhooks are found in a cluster.
+    pub fn webhook_service(&self) -> String {
+        webhook::service_name(&self.name)
+    }
+
+    /// What names its webhooks to the API server, if it watches these namespaces, or all of them.
+    pub(crate) fn webhook_targets(&self, namespaces: &[String]) -> Targets {
+        let has = |purpose| self.webhooks.iter().any(|webhook| webhook.description.purpose == purpose);
+        let name = || webhook::configuration_name(&self.name, namespaces);
+        let named = |purpose| has(purpose).then(name);
+        Targets {
+            mutating: named(Purpose::Defaulting),
+            validating: named(Purpose::Validating),
+            definitions: Vec::new(),
+        }
     }
 
     /// Runs it on tasks of the current runtime until the answer is stopped or dropped.

@@ -50,6 +50,6 @@ pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    Context, Controller, Error, Event, Finalized, Finalizer, Finalizing, Index, Key, Next, Operator, Options,
-    Predicate, Reconciler, Result, Seen, Watch, child_name, condition, workload,
+    Admission, Context, Controller, Error, Event, Finalized, Finalizer, Finalizing, Index, Key, Next,
+    Operator, Options, Predicate, Reconciler, Result, Seen, Verdict, Watch, child_name, condition, workload,
 };

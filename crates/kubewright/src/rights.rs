@@ -62,7 +62,7 @@ impl Rights {
         self.verbs.entry((group, resource, is_namespaced)).or_default().extend(verbs);
     }
 
-    /// Rights to one object. Creating and listing can't be limited to a name.
+    /// Rights to one object. Creating it needs to be done by applying it: then its name is known when rights are checked.
     pub(crate) fn named(
         &mut self,
         group: &str,

@@ -12,15 +12,17 @@ use http_body_util::Full;
 use hyper::{
     Request,
     body::{Bytes, Incoming},
-    rt::{Read, Write},
-    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
 use parking_lot::Mutex;
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
+    io::{AsyncRead, AsyncWrite, DuplexStream, duplex},
+    net::TcpListener,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -38,11 +40,14 @@ use crate::{
 
 /// As prometheus-client says of the text that it writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
+pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// How long a client may take to agree on keys and to send the head of its request, and the API server to say
 /// whether the client may read.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much may be on the way through a door.
+const PIPE: usize = 64 << 10;
 
 /// The parts of a running operator that can be looked at.
 pub(crate) struct Inspected {
@@ -50,6 +55,8 @@ pub(crate) struct Inspected {
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) metrics: Metrics,
     pub(crate) cache: Cache,
+    /// How webhooks are served; nothing if there are none.
+    pub(crate) webhooks: Option<Arc<Tls>>,
     /// In the order in which they were added.
     pub(crate) controllers: Mutex<Vec<InspectedController>>,
 }
@@ -61,7 +68,15 @@ pub(crate) struct InspectedController {
     pub(crate) history: Arc<History>,
 }
 
-/// What a server answers to.
+/// What answers the requests of a server.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// How connections are encrypted; nothing for not at all.
+    fn tls(&self) -> Option<&Tls>;
+
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
+}
+
+/// What a desk answers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// `/healthz` and `/readyz`.
@@ -76,7 +91,7 @@ pub(crate) struct Guard {
     pub(crate) access: Access,
 }
 
-/// What is behind an address.
+/// Where those who only look are answered.
 pub(crate) struct Desk {
     pub(crate) purpose: Purpose,
     /// Nothing if everybody may read.
@@ -86,7 +101,8 @@ pub(crate) struct Desk {
 
 /// An open server. It closes when this is dropped.
 pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
+    /// Nothing if it is behind a door.
+    pub(crate) address: Option<SocketAddr>,
     task: AbortHandle,
 }
 
@@ -108,10 +124,27 @@ pub(crate) fn parse_address(text: &str) -> Result<Option<SocketAddr>, String> {
     })
 }
 
-/// Opens a server.
-pub(crate) async fn serve(address: SocketAddr, desk: Desk) -> Result<Server> {
+/// A way into a server of this process, without a socket.
+#[derive(Debug, Clone)]
+pub struct Door(mpsc::UnboundedSender<DuplexStream>);
+
+impl Door {
+    /// A door, and where those come out who use it.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<DuplexStream>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// A new connection to it, as if over the network; nothing if it has closed.
+    pub fn open(&self) -> Option<DuplexStream> {
+        let (ours, theirs) = duplex(PIPE);
+        self.0.send(theirs).ok().map(|()| ours)
+    }
+}
+
+/// Opens a server on an address. What it is for is told if it can't be opened.
+pub(crate) async fn serve(address: SocketAddr, what: &str, desk: Arc<impl Answers>) -> Result<Server> {
     let listener = bind(address).await.map_err(|why| {
-        let what = if desk.purpose == Purpose::Health { "health" } else { "metrics" };
         let hint = match why.kind() {
             io::ErrorKind::AddrInUse => {
                 "the port is in use: choose another one, or 0 to go without".to_owned()
@@ -122,8 +155,26 @@ pub(crate) async fn serve(address: SocketAddr, desk: Desk) -> Result<Server> {
         Error::terminal(format!("the {what} server can't listen on {address}: {hint}"))
     })?;
     let address = listener.local_addr()?;
-    let task = tokio::spawn(accept(listener, Arc::new(desk))).abort_handle();
-    Ok(Server { address, task })
+    let task = tokio::spawn(accept(listener, desk)).abort_handle();
+    Ok(Server { address: Some(address), task })
+}
+
+/// Opens a server behind a door.
+pub(crate) fn serve_door(mut door: mpsc::UnboundedReceiver<DuplexStream>, desk: Arc<impl Answers>) -> Server {
+    let accept = async move {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some(_ended) = connections.join_next() => {}
+                Some(stream) = door.recv() => {
+                    connections.spawn(welcome(stream, desk.clone()));
+                }
+                else => return,
+            }
+        }
+    };
+    Server { address: None, task: tokio::spawn(accept).abort_handle() }
 }
 
 /// Every interface is that of both protocols, or of IPv4 on a host without IPv6.
@@ -138,7 +189,7 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-async fn accept(listener: TcpListener, desk: Arc<Desk>) {
+async fn accept(listener: TcpListener, desk: Arc<impl Answers>) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -153,36 +204,56 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
                 }
             },
         };
+        // Answers are small: none waits for another one to go along.
+        let _ = stream.set_nodelay(true);
         connections.spawn(welcome(stream, desk.clone()));
     }
 }
 
-async fn welcome(stream: TcpStream, desk: Arc<Desk>) {
-    match &desk.guard {
-        None => converse(TokioIo::new(stream), desk).await,
-        Some(guard) => match timeout(PATIENCE, guard.tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => converse(TokioIo::new(stream), desk).await,
-            Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on keys"),
-            Err(_) => tracing::debug!("a client took too long to agree on keys"),
-        },
+async fn welcome<S>(stream: S, desk: Arc<impl Answers>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(tls) = desk.tls() else { return converse(stream, desk).await };
+    let Some(acceptor) = tls.acceptor() else {
+        return tracing::debug!("a client came before there was a certificate");
+    };
+    match timeout(PATIENCE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, desk).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on keys"),
+        Err(_) => tracing::debug!("a client took too long to agree on keys"),
     }
 }
 
-async fn converse(stream: impl Read + Write + Unpin + Send + 'static, desk: Arc<Desk>) {
+async fn converse<S>(stream: S, desk: Arc<impl Answers>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |request: Request<Incoming>| {
         let desk = desk.clone();
-        async move { Ok::<_, Infallible>(desk.answer(&request.into_parts().0).await) }
+        async move { Ok::<_, Infallible>(desk.answer(request).await) }
     });
-    let mut connection = http1::Builder::new();
-    connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    let mut connection = auto::Builder::new(TokioExecutor::new());
+    connection.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    connection.http2().timer(TokioTimer::new());
     // How a connection ends is the client's business.
-    let _ = connection.serve_connection(stream, service).await;
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
-type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+impl Answers for Desk {
+    fn tls(&self) -> Option<&Tls> {
+        self.guard.as_ref().map(|guard| &guard.tls)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        self.tell(&request.into_parts().0).await
+    }
+}
 
 impl Desk {
-    async fn answer(&self, request: &Parts) -> Answer {
+    async fn tell(&self, request: &Parts) -> Answer {
         if request.method != Method::GET && request.method != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET is answered here\n");
         }
@@ -205,7 +276,7 @@ impl Desk {
     }
 }
 
-fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -242,7 +313,7 @@ fn report(name: &str, checks: &[Check], is_verbose: bool) -> Answer {
 
 impl Inspected {
     /// What must hold for the operator to be ready: it is not on its way in or out, and every watch has seen
-    /// everything once.
+    /// everything once; and webhooks have a certificate.
     fn obstacles(&self) -> Vec<Check> {
         let phase = match *self.phase.borrow() {
             Phase::Syncing => Some("not everything was seen yet".to_owned()),
@@ -255,7 +326,11 @@ impl Inspected {
                 .then(|| watch.health.trouble.unwrap_or_else(|| "no answer yet".to_owned())),
         };
         let first = Check { name: "operator".to_owned(), obstacle: phase };
-        std::iter::once(first).chain(self.cache.watches().into_iter().map(watch)).collect()
+        let webhooks = self.webhooks.as_ref().map(|tls| Check {
+            name: "webhooks".to_owned(),
+            obstacle: (!tls.is_loaded()).then(|| "there is no certificate yet".to_owned()),
+        });
+        std::iter::once(first).chain(webhooks).chain(self.cache.watches().into_iter().map(watch)).collect()
     }
 }
 

@@ -166,9 +166,10 @@ impl TestCluster {
     pub async fn restarted(self) -> Self {
         let Self { cluster, simulated, namespace, .. } = self;
         let cluster = cluster.expect("the cluster is in the process");
-        let (server, now) = (cluster.server().clone(), cluster.clock().now());
+        let (server, services, now) = (cluster.server().clone(), cluster.services(), cluster.clock().now());
         cluster.stop().await.unwrap_or_else(|why| panic!("the cluster did not stop: {why}"));
         let builder = Cluster::builder().seed(2).starting_at(now).nodes(0).runtime(simulated.clone());
+        let builder = builder.services(services);
         let cluster = builder.start_on(server).await.unwrap_or_else(|why| panic!("no cluster: {why}"));
         let (client, clock) = (cluster.client(), cluster.clock());
         Self { cluster: Some(cluster), client, clock, simulated, namespace }

@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    net::{SocketAddr, TcpListener},
     ops::Deref,
     pin::Pin,
     sync::Arc,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use http::{Method, Request, Response, StatusCode};
-use kube::{Client, client::Body};
+use kube::{Client, ResourceExt as _, api::DynamicObject, client::Body};
 use kubewright::{
     ManifestOptions, Operator, Options, Part, Running, clock::Clock, entropy::Entropy, install_crds,
 };
@@ -80,18 +81,18 @@ impl Drop for Outage {
 
 #[allow(clippy::panic, reason = "a test says what is wrong by panicking")]
 impl TestCluster {
-    /// Installs an operator and runs it until the answer is dropped: its definitions, its service account and its
-    /// roles are what its manifests have, and it may do what they let it do.
+    /// Installs an operator and runs it until the answer is dropped: its definitions, its service account, its roles and
+    /// its webhooks are what its manifests have, and it may do what they let it do.
     ///
     /// # Panics
     /// If it can't be installed, or does not start.
     pub async fn run(&self, operator: Operator) -> TestOperator {
         let installed = install_crds(&self.client(), &operator).await;
         installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
-        for document in operator.manifests(&self.rights()) {
-            let document =
-                serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
-            self.apply_one(&document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
+        let webhook_address = self.webhook_address();
+        let manifests = self.manifests(&operator, webhook_address);
+        for document in &manifests {
+            self.apply_one(document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
         }
         let (namespace, name) = (format!("{}-system", operator.name()), operator.name());
         let account = match &self.cluster {
@@ -99,26 +100,67 @@ impl TestCluster {
             None => elsewhere::client_of_service_account(self.client(), &namespace, name).await,
         };
         let line = Line::default();
-        let client = Client::new(OnLine { client: account, line: line.clone() }, namespace);
+        let client = Client::new(OnLine { client: account, line: line.clone() }, namespace.clone());
         let options = Options {
             clock: Clock::starting_at(self.clock().now()),
             entropy: Entropy::seeded(2),
-            namespaces: self.rights().namespaces,
+            namespaces: self.watched(),
+            webhook_address,
             ..Options::default()
         };
+        let service = operator.webhook_service();
         let mut running = operator.start(client, options);
+        if let Some(cluster) = &self.cluster {
+            cluster.lead_service(&namespace, &service, running.webhooks());
+        }
         running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
+        for document in &manifests {
+            self.eventually("webhooks are trusted", async |cluster| cluster.trusts(document).await).await;
+        }
         TestOperator { running, line }
     }
 
-    /// The manifests that decide what an operator may do. Where tests share a cluster, each has one for its namespace.
-    fn rights(&self) -> ManifestOptions {
-        let namespaces = match self.cluster {
+    /// Where the webhooks of an operator are reached; nothing for within the process.
+    fn webhook_address(&self) -> Option<SocketAddr> {
+        // The port is free again at once, and given to nobody else for a while.
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let is_elsewhere = self.cluster.is_none();
+        is_elsewhere.then(|| free().unwrap_or_else(|why| panic!("there is no free port: {why}")))
+    }
+
+    /// Whether a document says whom to trust, if it is one that has to.
+    async fn trusts(&self, document: &DynamicObject) -> bool {
+        let is_asked =
+            document.types.as_ref().is_some_and(|types| types.kind.ends_with("WebhookConfiguration"));
+        if !is_asked {
+            return true;
+        }
+        let present = self.dynamic(document).await.get(&document.name_any()).await;
+        let present = present.unwrap_or_else(|why| panic!("{} can't be read: {why}", document.name_any()));
+        let mut webhooks = present.data["webhooks"].as_array().into_iter().flatten();
+        webhooks.all(|webhook| webhook["clientConfig"]["caBundle"].is_string())
+    }
+
+    /// The namespaces that operators watch: where tests share a cluster, each has one for its own.
+    fn watched(&self) -> Vec<String> {
+        match self.cluster {
             Some(_) => Vec::new(),
             None => vec![self.namespace.clone()],
+        }
+    }
+
+    /// The manifests that decide what an operator may do, and when it is asked.
+    fn manifests(&self, operator: &Operator, webhook_address: Option<SocketAddr>) -> Vec<DynamicObject> {
+        let options = ManifestOptions {
+            only: [Part::Namespace, Part::Rbac, Part::Webhooks].into(),
+            namespaces: self.watched(),
+            webhook_url: webhook_address.map(|address| format!("https://{address}")),
+            ..ManifestOptions::default()
         };
-        let only = [Part::Namespace, Part::Rbac].into();
-        ManifestOptions { only, namespaces, ..ManifestOptions::default() }
+        let read = |document| {
+            serde_json::from_value(document).unwrap_or_else(|why| panic!("this is no manifest: {why}"))
+        };
+        operator.manifests(&options).into_iter().map(read).collect()
     }
 
     /// Removes what [`run`](Self::run) has installed, apart from the definitions: with these, all resources would go.
@@ -127,12 +169,8 @@ impl TestCluster {
     /// If that is refused.
     pub async fn uninstall(&self, operator: &Operator) {
         // The other way round, so that the namespace takes nothing along.
-        for document in operator.manifests(&self.rights()).into_iter().rev() {
-            let document =
-                serde_json::from_value(document).unwrap_or_else(|why| panic!("no manifest: {why}"));
-            self.delete_one(&document)
-                .await
-                .unwrap_or_else(|why| panic!("a manifest was not deleted: {why}"));
+        for document in self.manifests(operator, self.webhook_address()).iter().rev() {
+            self.delete_one(document).await.unwrap_or_else(|why| panic!("a manifest was not deleted: {why}"));
         }
     }
 }

@@ -42,6 +42,15 @@ pub(super) struct Run {
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", env = "HEALTH_PROBE_BIND_ADDRESS", value_parser = address)]
     health_probe_bind_address: Address,
 
+    /// Where webhooks are served; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":9443", env = "WEBHOOK_BIND_ADDRESS", value_parser = address)]
+    webhook_bind_address: Address,
+
+    /// Directory with tls.crt and tls.key for webhooks, read again when they change; without it the operator keeps its own
+    /// certificates in a Secret, and tells the API server to trust them
+    #[arg(long, value_name = "DIRECTORY", env = "WEBHOOK_CERT_PATH")]
+    webhook_cert_path: Option<PathBuf>,
+
     /// How to reach the cluster; without it the files of KUBECONFIG, ~/.kube/config, or the cluster it runs in
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -127,6 +136,8 @@ impl Run {
             metrics_address: self.metrics_bind_address.0,
             secure_metrics: self.metrics_secure.then_some(certificate),
             health_address: self.health_probe_bind_address.0,
+            webhook_address: self.webhook_bind_address.0,
+            webhook_certificate: self.webhook_cert_path.map(Certificate::Directory),
             ..Options::default()
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What `config/default` is made of, besides its own files.
-const PARTS: [&str; 4] = ["crd", "rbac", "manager", "network-policy"];
+const PARTS: [&str; 5] = ["crd", "rbac", "manager", "network-policy", "webhook"];
 
 impl Operator {
     /// The manifests as files: path and content of each, with a `kustomization.yaml` in every folder, so that
@@ -137,8 +137,12 @@ fn path(document: &Value, operator: &str) -> String {
         "ServiceAccount" => "rbac/service_account.yaml".to_owned(),
         "ClusterRole" | "Role" => called("role"),
         "ClusterRoleBinding" | "RoleBinding" => called("role_binding"),
+        "Service" if purpose == "webhook" => "webhook/service.yaml".to_owned(),
         "Service" => "default/metrics_service.yaml".to_owned(),
-        "NetworkPolicy" => "network-policy/allow-metrics-traffic.yaml".to_owned(),
+        "NetworkPolicy" => format!("network-policy/allow-{purpose}-traffic.yaml"),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            "webhook/manifests.yaml".to_owned()
+        }
         _ => "manager/manager.yaml".to_owned(),
     }
 }

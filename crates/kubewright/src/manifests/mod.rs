@@ -5,6 +5,7 @@ mod definitions;
 mod files;
 mod narrowing;
 mod rbac;
+mod webhooks;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,8 @@ pub use self::definitions::{install_crds, lost_by};
 use crate::{
     error::{Error, Result},
     operator::Operator,
+    reach::Reach,
+    webhook,
 };
 
 /// Which part of the manifests a document belongs to.
@@ -30,6 +33,8 @@ pub enum Part {
     Deployment,
     /// The Service and the NetworkPolicy by which its metrics are read.
     Metrics,
+    /// The Service and the NetworkPolicy by which the API server reaches its webhooks, and their configurations.
+    Webhooks,
 }
 
 /// How an operator is installed.
@@ -44,8 +49,24 @@ pub struct ManifestOptions {
     /// Metrics over TLS, for those who are bound to the role `<operator>-metrics-reader`; otherwise for all who can
     /// reach them.
     pub secure_metrics: bool,
+    /// Where the API server finds the webhooks, as in `https://127.0.0.1:9443`: for an operator that runs outside of the
+    /// cluster. Without it, at a Service.
+    pub webhook_url: Option<String>,
     /// Only these parts; none means all.
     pub only: BTreeSet<Part>,
+}
+
+impl ManifestOptions {
+    /// The way to the webhooks.
+    fn reach(&self, names: &Names<'_>) -> Reach {
+        match &self.webhook_url {
+            Some(url) => Reach::Url(url.clone()),
+            None => Reach::Service {
+                namespace: names.namespace.clone(),
+                name: webhook::service_name(names.operator),
+            },
+        }
+    }
 }
 
 /// What all documents of one installation have in common.
@@ -101,6 +122,7 @@ impl Operator {
                 Part::Metrics,
                 vec![workload::metrics_service(&names, options), workload::metrics_policy(&names, options)],
             ),
+            (Part::Webhooks, webhooks::webhooks(self, &names, options)),
         ];
         parts.into_iter().filter(|(part, _)| is_wanted(*part)).flat_map(|(_, documents)| documents).collect()
     }

@@ -11,6 +11,7 @@ use crate::{
     controller::{Audience, Description},
     operator::Operator,
     rights::{Rights, Verb},
+    webhook::{Targets, secret_name},
 };
 
 pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOptions) -> Vec<Value> {
@@ -52,7 +53,27 @@ fn all_rights(operator: &Operator, options: &ManifestOptions) -> Rights {
             rights.add(group.to_owned(), reviews.to_owned(), false, &[Verb::Create]);
         }
     }
+    keeping_certificates(&mut rights, operator, options);
     rights
+}
+
+/// Certificates for webhooks, and making them known. Applying creates what is named, and listing can be limited to a name.
+fn keeping_certificates(rights: &mut Rights, operator: &Operator, options: &ManifestOptions) {
+    const CONFIGURATIONS: &str = "admissionregistration.k8s.io";
+    let Targets { mutating, validating, definitions } = operator.webhook_targets(&options.namespaces);
+    let told: Vec<(&str, &str, &String)> = (mutating.iter())
+        .map(|name| (CONFIGURATIONS, "mutatingwebhookconfigurations", name))
+        .chain(validating.iter().map(|name| (CONFIGURATIONS, "validatingwebhookconfigurations", name)))
+        .chain(definitions.iter().map(|name| ("apiextensions.k8s.io", "customresourcedefinitions", name)))
+        .collect();
+    let changing = [Verb::WATCHING, &[Verb::Patch]].concat();
+    for (group, resource, name) in &told {
+        rights.named(group, resource, false, name, &changing);
+    }
+    if !told.is_empty() {
+        let making = [changing.as_slice(), &[Verb::Create]].concat();
+        rights.named("", "secrets", true, &secret_name(operator.name()), &making);
+    }
 }
 
 /// One ClusterRole; or, if only some namespaces are watched, a Role in each, and a ClusterRole for what is in none. What

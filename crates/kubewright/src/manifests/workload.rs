@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{ManifestOptions, Names};
-use crate::operator::Operator;
+use crate::{operator::Operator, webhook};
 
 const METRICS_PORT: u16 = 8080;
 const SECURE_METRICS_PORT: u16 = 8443;
@@ -40,14 +40,18 @@ pub(super) fn deployment(operator: &Operator, names: &Names<'_>, options: &Manif
     if !options.namespaces.is_empty() {
         arguments.push(format!("--namespace={}", options.namespaces.join(",")));
     }
+    let mut ports = vec![
+        json!({"name": "metrics", "containerPort": metrics_port}),
+        json!({"name": "health", "containerPort": HEALTH_PORT}),
+    ];
+    if !operator.webhook_targets(&options.namespaces).is_empty() {
+        ports.push(json!({"name": "webhooks", "containerPort": webhook::PORT}));
+    }
     let container = json!({
         "name": "operator",
         "image": image,
         "args": arguments,
-        "ports": [
-            {"name": "metrics", "containerPort": metrics_port},
-            {"name": "health", "containerPort": HEALTH_PORT},
-        ],
+        "ports": ports,
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "health"},
             "initialDelaySeconds": 15,

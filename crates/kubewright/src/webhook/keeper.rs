@@ -1,0 +1,265 @@
+//! Keeps what the API server must know of an operator's webhooks: certificates in a Secret, renewed in time, and the
+//! authorities behind them in every configuration that names the operator. Every replica does so: whoever is first writes,
+//! the others see it and follow. Leading is not needed, and must not be: before the first certificate nothing can be
+//! converted, and before everything was seen nobody leads.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Request, header};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        core::v1::Secret,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{sync::Notify, time::sleep};
+
+use super::certificates::Keyring;
+use crate::{
+    cache::{Cache, Subscription, View, Watch},
+    clock::Clock,
+    error::{Error, Result},
+    kind::{Key, Kind, KindName},
+    serve::Tls,
+};
+
+/// How often is looked whether something is due.
+const LOOK: Duration = Duration::from_secs(60 * 60);
+/// How long is waited after a failure.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// What names the operator's webhooks, and so has to carry their authorities.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Targets {
+    pub(crate) mutating: Option<String>,
+    pub(crate) validating: Option<String>,
+    pub(crate) definitions: Vec<String>,
+}
+
+impl Targets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mutating.is_none() && self.validating.is_none() && self.definitions.is_empty()
+    }
+}
+
+/// Looks after certificates, and after those who must trust them.
+pub(crate) struct Keeper {
+    pub(crate) operator: Arc<str>,
+    /// The one of the operator's pods.
+    pub(crate) namespace: String,
+    pub(crate) targets: Targets,
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) client: Client,
+    pub(crate) cache: Cache,
+    pub(crate) clock: Clock,
+}
+
+impl Keeper {
+    /// Never ends: what fails is told, and tried again.
+    pub(crate) async fn run(self) {
+        let changed = Arc::new(Notify::new());
+        let secret = Watch::<Secret>::new()
+            .namespaces([self.namespace.clone()])
+            .fields(format!("metadata.name={}", secret_name(&self.operator)));
+        let (secret, _watched) = subscribe(&self.cache, &secret, &changed);
+        let mutating = self.trusting::<MutatingWebhookConfiguration>(self.targets.mutating.iter(), &changed);
+        let validating =
+            self.trusting::<ValidatingWebhookConfiguration>(self.targets.validating.iter(), &changed);
+        let definitions =
+            self.trusting::<CustomResourceDefinition>(self.targets.definitions.iter(), &changed);
+        let mut shown = None;
+        loop {
+            let looked = async {
+                secret.ready().await?;
+                let key = Key::new(&self.namespace, &secret_name(&self.operator));
+                let stored = secret.get(&key).and_then(|secret| Keyring::read(secret.data.as_ref()?));
+                let mut is_trusted = true;
+                if let Some(ring) = &stored {
+                    self.show(ring, &mut shown)?;
+                    for one in &mutating {
+                        is_trusted &= self.trust(one, ring).await?;
+                    }
+                    for one in &validating {
+                        is_trusted &= self.trust(one, ring).await?;
+                    }
+                    for one in &definitions {
+                        is_trusted &= self.trust(one, ring).await?;
+                    }
+                }
+                self.renew(stored.as_ref(), is_trusted).await
+            };
+            let pause = match looked.await {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    tracing::warn!(%error, "webhooks may not be trusted: tried again soon");
+                    PAUSE
+                }
+            };
+            tokio::select! {
+                biased;
+                () = changed.notified() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    fn trusting<'a, C: Trusting>(
+        &self,
+        names: impl Iterator<Item = &'a String>,
+        changed: &Arc<Notify>,
+    ) -> Vec<Target<C>> {
+        names
+            .map(|name| {
+                let watch = Watch::<C>::new().fields(format!("metadata.name={name}"));
+                let (view, subscription) = subscribe(&self.cache, &watch, changed);
+                Target { name: name.clone(), view, _subscription: subscription }
+            })
+            .collect()
+    }
+
+    /// Uses a certificate from now on.
+    fn show(&self, ring: &Keyring, shown: &mut Option<Keyring>) -> Result<()> {
+        let is_new = shown.as_ref().is_none_or(|shown| shown.certificate != ring.certificate);
+        if is_new {
+            let loaded = self.tls.load(ring.certificate.as_bytes(), ring.key.as_bytes());
+            loaded.map_err(|why| Error::new(format!("the certificate can't be used: {why}")))?;
+            *shown = Some(ring.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells a configuration which authorities to trust. Answers whether it had been told before.
+    async fn trust<C: Trusting>(&self, target: &Target<C>, ring: &Keyring) -> Result<bool> {
+        target.view.ready().await?;
+        // Where there is none, nobody calls.
+        let Some(present) = target.view.get(&Key::cluster(&target.name)) else { return Ok(true) };
+        let bundle = json!(ByteString(ring.authorities.as_bytes().to_vec()));
+        let operations = C::trust(&json!(*present), &bundle);
+        if operations.is_empty() {
+            return Ok(true);
+        }
+        let path =
+            format!("{}/{}?fieldManager={}", KindName::of::<C>().path(None), target.name, self.operator);
+        let request = Request::patch(path)
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .body(serde_json::to_vec(&operations)?)?;
+        self.client.request::<Value>(request).await?;
+        Ok(false)
+    }
+
+    async fn renew(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<()> {
+        let (names, now) = (self.names(), self.clock.now());
+        let renewed = match stored {
+            Some(ring) => ring.renewed(&self.operator, &names, now, is_trusted)?,
+            None => Some(Keyring::new(&self.operator, &names, now)?),
+        };
+        let Some(ring) = renewed else { return Ok(()) };
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let name = secret_name(&self.operator);
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": &*self.operator}},
+            "data": ring.data(),
+        });
+        let parameters = PatchParams::apply(&self.operator).force();
+        api.patch(&name, &parameters, &Patch::Apply(&secret)).await?;
+        tracing::info!(secret = name, "certificates for webhooks were renewed");
+        Ok(())
+    }
+
+    /// What callers may know the operator by. On one's own machine it is `localhost`.
+    fn names(&self) -> Vec<String> {
+        let service = service_name(&self.operator);
+        let namespace = &self.namespace;
+        vec![
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}.svc.cluster.local"),
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+        ]
+    }
+}
+
+/// The Secret with the certificates of an operator.
+pub(crate) fn secret_name(operator: &str) -> String {
+    format!("{operator}-webhook-certificates")
+}
+
+/// The configurations that name the webhooks of an operator. Those that watch some namespaces can be in one cluster
+/// several times, so theirs are named after these, too.
+pub(crate) fn configuration_name(operator: &str, namespaces: &[String]) -> String {
+    let names = std::iter::once(operator).chain(namespaces.iter().map(String::as_str));
+    names.collect::<Vec<_>>().join("-")
+}
+
+/// The Service that leads to the webhooks of an operator.
+pub(crate) fn service_name(operator: &str) -> String {
+    format!("{operator}-webhook")
+}
+
+struct Target<C> {
+    name: String,
+    view: View<C>,
+    _subscription: Subscription,
+}
+
+fn subscribe<C: Kind>(cache: &Cache, watch: &Watch<C>, changed: &Arc<Notify>) -> (View<C>, Subscription) {
+    let (view, changed) = (cache.view(watch), changed.clone());
+    let subscription = view.subscribe(Arc::new(move |_| changed.notify_one()));
+    (view, subscription)
+}
+
+/// A kind whose objects say whom the API server trusts.
+trait Trusting: Kind {
+    /// What has to be changed so that all of it trusts a bundle; nothing if it does.
+    fn trust(object: &Value, bundle: &Value) -> Vec<Value>;
+}
+
+impl Trusting for MutatingWebhookConfiguration {
+    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
+        trust_webhooks(object, bundle)
+    }
+}
+
+impl Trusting for ValidatingWebhookConfiguration {
+    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
+        trust_webhooks(object, bundle)
+    }
+}
+
+impl Trusting for CustomResourceDefinition {
+    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
+        const PATH: &str = "/spec/conversion/webhook/clientConfig";
+        match object.pointer(PATH) {
+            Some(config) if config["caBundle"] != *bundle => {
+                vec![json!({"op": "add", "path": format!("{PATH}/caBundle"), "value": bundle})]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Entries are found by their place; should they have moved meanwhile, nothing is changed.
+fn trust_webhooks(object: &Value, bundle: &Value) -> Vec<Value> {
+    let webhooks = object["webhooks"].as_array().into_iter().flatten().enumerate();
+    let trusting = |(at, webhook): (usize, &Value)| {
+        let path = format!("/webhooks/{at}");
+        [
+            json!({"op": "test", "path": format!("{path}/name"), "value": webhook["name"]}),
+            json!({"op": "add", "path": format!("{path}/clientConfig/caBundle"), "value": bundle}),
+        ]
+    };
+    webhooks
+        .filter(|(_, webhook)| webhook["clientConfig"]["caBundle"] != *bundle)
+        .flat_map(trusting)
+        .collect()
+}
