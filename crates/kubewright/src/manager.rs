@@ -61,6 +61,9 @@ pub struct Options {
     /// The certificate for webhooks, whose authority somebody else makes known to the API server. Without it the
     /// operator makes its own, keeps them in a Secret of its namespace, renews them, and tells the API server.
     pub webhook_certificate: Option<Certificate>,
+    /// How long the certificates last that the operator makes for webhooks: 90 days. They are renewed when two thirds of
+    /// it are over.
+    pub webhook_certificate_life: Duration,
     /// The host and port of the API server, as metrics name it: a client does not tell where its requests go.
     pub host: String,
     /// Where the time comes from.
@@ -82,6 +85,7 @@ impl Default for Options {
             health_address: None,
             webhook_address: None,
             webhook_certificate: None,
+            webhook_certificate_life: Duration::from_secs(90 * 24 * 60 * 60),
             host: String::new(),
             clock: Clock::system(),
             entropy: Entropy::system(),
@@ -386,6 +390,7 @@ impl Manager {
         Keeper {
             operator: self.operator.name.clone(),
             namespace: self.client.default_namespace().to_owned(),
+            life: self.options.webhook_certificate_life,
             targets: self.operator.webhook_targets(&self.options.namespaces),
             tls,
             client: client.clone(),

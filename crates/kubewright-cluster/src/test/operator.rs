@@ -87,6 +87,18 @@ impl TestCluster {
     /// # Panics
     /// If it can't be installed, or does not start.
     pub async fn run(&self, operator: Operator) -> TestOperator {
+        self.run_with(operator, |options| options).await
+    }
+
+    /// Like [`run`](Self::run), with other options.
+    ///
+    /// # Panics
+    /// If it can't be installed, or does not start.
+    pub async fn run_with(
+        &self,
+        operator: Operator,
+        choose: impl FnOnce(Options) -> Options,
+    ) -> TestOperator {
         let installed = install_crds(&self.client(), &operator).await;
         installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
         let webhook_address = self.webhook_address();
@@ -109,7 +121,7 @@ impl TestCluster {
             ..Options::default()
         };
         let service = operator.webhook_service();
-        let mut running = operator.start(client, options);
+        let mut running = operator.start(client, choose(options));
         if let Some(cluster) = &self.cluster {
             cluster.lead_service(&namespace, &service, running.webhooks());
         }

@@ -3,7 +3,7 @@
 //! nothing before it is trusted everywhere, and an old one is trusted until its own time is over, so that at no time a
 //! certificate is shown that is not trusted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use k8s_openapi::ByteString;
@@ -15,9 +15,8 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::error::{Error, Result};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const AUTHORITY_LIFE: Duration = Duration::from_secs(DAY.as_secs() * 365);
-const SERVING_LIFE: Duration = Duration::from_secs(DAY.as_secs() * 90);
+/// How much longer an authority lasts than what it signs.
+const AUTHORITY: u32 = 4;
 /// How far the clocks of others may be behind.
 const SKEW: Duration = Duration::from_secs(60 * 60);
 /// How long everybody may take to notice that an authority is trusted.
@@ -27,6 +26,15 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
+
+/// For whom certificates are, and for how long.
+#[derive(Debug, Clone)]
+pub(super) struct Purpose {
+    pub(super) operator: Arc<str>,
+    /// What callers know the operator by.
+    pub(super) names: Vec<String>,
+    pub(super) life: Duration,
+}
 
 /// What a Secret holds of certificates, as PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,9 +49,9 @@ pub(super) struct Keyring {
 
 impl Keyring {
     /// New ones.
-    pub(super) fn new(operator: &str, names: &[String], now: Timestamp) -> Result<Self> {
-        let (authority, authority_key) = authority(operator, now)?;
-        let (certificate, key) = serving(&authority, &authority_key, names, now)?;
+    pub(super) fn new(purpose: &Purpose, now: Timestamp) -> Result<Self> {
+        let (authority, authority_key) = authority(purpose, now)?;
+        let (certificate, key) = serving(&authority, &authority_key, purpose, now)?;
         Ok(Self { certificate, key, authorities: authority, authority_key })
     }
 
@@ -72,8 +80,7 @@ impl Keyring {
     /// What they must become now, if anything; `is_trusted` says whether the API server has been told all authorities.
     pub(super) fn renewed(
         &self,
-        operator: &str,
-        names: &[String],
+        purpose: &Purpose,
         now: Timestamp,
         is_trusted: bool,
     ) -> Result<Option<Self>> {
@@ -85,19 +92,19 @@ impl Keyring {
         let serving = serving.as_ref().and_then(|der| facts(der)).filter(|facts| facts.until > now);
         let newest = trusted.first().and_then(|(_, der)| facts(der));
         let (Some(serving), Some(newest)) = (serving, newest) else {
-            let mut new = Self::new(operator, names, now)?;
+            let mut new = Self::new(purpose, now)?;
             new.authorities += &trusted_text;
             return Ok(Some(new));
         };
         if newest.is_due(now) {
-            let (authority, authority_key) = authority(operator, now)?;
+            let (authority, authority_key) = authority(purpose, now)?;
             let authorities = authority + &trusted_text;
             return Ok(Some(Self { authorities, authority_key, ..self.clone() }));
         }
         let is_settled = is_trusted && now >= newest.from + SKEW + SETTLING;
         let is_first = trusted.len() == 1;
         if (serving.is_due(now) || serving.issuer != newest.subject) && (is_settled || is_first) {
-            let (certificate, key) = self::serving(&self.authorities, &self.authority_key, names, now)?;
+            let (certificate, key) = self::serving(&self.authorities, &self.authority_key, purpose, now)?;
             return Ok(Some(Self { certificate, key, ..self.clone() }));
         }
         let is_outlived = trusted.len() < authorities.len();
@@ -106,27 +113,23 @@ impl Keyring {
 }
 
 /// An authority of its own, and its key.
-fn authority(operator: &str, now: Timestamp) -> Result<(String, String)> {
+fn authority(purpose: &Purpose, now: Timestamp) -> Result<(String, String)> {
+    let mut parameters = CertificateParams::default();
+    // The time in its name tells it from those before it.
+    parameters.distinguished_name = named(format!("{} authority of {now}", purpose.operator));
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    lasting(&mut parameters, now - SKEW, now + purpose.life * AUTHORITY);
     let key = KeyPair::generate()?;
-    let certificate = authority_of(operator, now - SKEW).self_signed(&key)?;
+    let certificate = parameters.self_signed(&key)?;
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// What an authority says of itself. The time in its name tells it from those before it.
-fn authority_of(operator: &str, from: Timestamp) -> CertificateParams {
-    let mut parameters = CertificateParams::default();
-    parameters.distinguished_name = named(format!("{operator} authority of {}", from.as_second()));
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    lasting(&mut parameters, from, from + SKEW + AUTHORITY_LIFE);
-    parameters
-}
-
-/// A certificate of the first of some authorities for these names, and its key.
+/// A certificate of the first of some authorities, and its key.
 fn serving(
     authorities: &str,
     authority_key: &str,
-    names: &[String],
+    purpose: &Purpose,
     now: Timestamp,
 ) -> Result<(String, String)> {
     let unreadable = || Error::new("the authority is no certificate");
@@ -136,11 +139,11 @@ fn serving(
     issued_by.distinguished_name = named(authority.name().ok_or_else(unreadable)?);
     let issuer = Issuer::new(issued_by, KeyPair::from_pem(authority_key)?);
 
-    let mut parameters = CertificateParams::new(names)?;
-    parameters.distinguished_name = named(names.first().cloned().unwrap_or_default());
+    let mut parameters = CertificateParams::new(purpose.names.as_slice())?;
+    parameters.distinguished_name = named(purpose.operator.to_string());
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    lasting(&mut parameters, now - SKEW, (now + SERVING_LIFE).min(authority.until));
+    lasting(&mut parameters, now - SKEW, (now + purpose.life).min(authority.until));
     let key = KeyPair::generate()?;
     let certificate = parameters.signed_by(&key, &issuer)?;
     Ok((certificate.pem(), key.serialize_pem()))
@@ -256,8 +259,11 @@ mod tests {
 
     const START: &str = "2026-01-01T00:00:00Z";
 
-    fn names() -> Vec<String> {
-        vec!["example-webhook.example-system.svc".to_owned()]
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn purpose() -> Purpose {
+        let names = vec!["example-webhook.example-system.svc".to_owned()];
+        Purpose { operator: "example".into(), names, life: DAY * 90 }
     }
 
     fn issuer_of(ring: &Keyring) -> Vec<u8> {
@@ -279,11 +285,11 @@ mod tests {
     #[test]
     fn at_any_time_of_ten_years_the_certificate_is_trusted() {
         let mut now: Timestamp = START.parse().unwrap();
-        let mut ring = Keyring::new("example", &names(), now).unwrap();
+        let mut ring = Keyring::new(&purpose(), now).unwrap();
         let (mut told, mut authorities, mut servings) = (ring.authorities.clone(), 0, 0);
         for _ in 0..10 * 365 * 4 {
             now += DAY / 4;
-            if let Some(next) = ring.renewed("example", &names(), now, told == ring.authorities).unwrap() {
+            if let Some(next) = ring.renewed(&purpose(), now, told == ring.authorities).unwrap() {
                 authorities += u32::from(next.authority_key != ring.authority_key);
                 servings += u32::from(next.key != ring.key);
                 // Who holds the old certificate is as good as who holds the new one, whoever is told what.
@@ -298,37 +304,37 @@ mod tests {
             }
             assert!(certificates(&ring.authorities).len() <= 2, "old ones go");
         }
-        assert_eq!(authorities, 14, "an authority is used for 243 days");
+        assert_eq!(authorities, 15, "an authority is used for 240 days");
         assert!(servings > 60, "a certificate lasts 60 days: {servings}");
     }
 
     #[test]
     fn nothing_is_signed_by_an_authority_that_is_not_trusted() {
         let mut now: Timestamp = START.parse().unwrap();
-        let ring = Keyring::new("example", &names(), now).unwrap();
+        let ring = Keyring::new(&purpose(), now).unwrap();
         now += DAY * 244;
-        let ring = ring.renewed("example", &names(), now, true).unwrap();
+        let ring = ring.renewed(&purpose(), now, true).unwrap();
         // Long over, it is made new as a whole, and the old authority stays trusted.
         let ring = ring.expect("its time is over");
         let before = issuer_of(&ring);
         now += DAY * 50;
-        assert!(ring.renewed("example", &names(), now, false).unwrap().is_none());
+        assert!(ring.renewed(&purpose(), now, false).unwrap().is_none());
         now += DAY * 11;
-        let due = ring.renewed("example", &names(), now, false).unwrap();
+        let due = ring.renewed(&purpose(), now, false).unwrap();
         assert!(due.is_none(), "it is due, but its authority is not trusted");
-        let renewed = ring.renewed("example", &names(), now, true).unwrap().unwrap();
+        let renewed = ring.renewed(&purpose(), now, true).unwrap().unwrap();
         assert_eq!(issuer_of(&renewed), before);
     }
 
     #[test]
     fn what_is_no_keyring_is_made_anew() {
         let now: Timestamp = START.parse().unwrap();
-        let ring = Keyring::new("example", &names(), now).unwrap();
+        let ring = Keyring::new(&purpose(), now).unwrap();
         assert!(Keyring::read(&ring.data()).unwrap() == ring);
         assert!(Keyring::read(&BTreeMap::new()).is_none());
         for broken in ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"] {
             let broken = Keyring { certificate: broken.to_owned(), ..ring.clone() };
-            let mended = broken.renewed("example", &names(), now, true).unwrap().unwrap();
+            let mended = broken.renewed(&purpose(), now, true).unwrap().unwrap();
             assert!(is_trusted_with(&mended, &mended.authorities, now));
             assert!(mended.authorities.ends_with(&ring.authorities), "what was trusted still is");
         }
@@ -336,7 +342,7 @@ mod tests {
 
     #[test]
     fn no_bytes_are_too_strange() {
-        let ring = Keyring::new("example", &names(), START.parse().unwrap()).unwrap();
+        let ring = Keyring::new(&purpose(), START.parse().unwrap()).unwrap();
         let whole = certificates(&ring.certificate)[0].1.to_vec();
         for length in 0..whole.len() {
             assert!(facts(&whole[..length]).is_none());

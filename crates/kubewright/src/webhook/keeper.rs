@@ -21,7 +21,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::sleep};
 
-use super::certificates::Keyring;
+use super::certificates::{Keyring, Purpose};
 use crate::{
     cache::{Cache, Subscription, View, Watch},
     clock::Clock,
@@ -54,6 +54,8 @@ pub(crate) struct Keeper {
     pub(crate) operator: Arc<str>,
     /// The one of the operator's pods.
     pub(crate) namespace: String,
+    /// How long certificates last.
+    pub(crate) life: Duration,
     pub(crate) targets: Targets,
     pub(crate) tls: Arc<Tls>,
     pub(crate) client: Client,
@@ -155,10 +157,10 @@ impl Keeper {
     }
 
     async fn renew(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<()> {
-        let (names, now) = (self.names(), self.clock.now());
+        let (purpose, now) = (self.purpose(), self.clock.now());
         let renewed = match stored {
-            Some(ring) => ring.renewed(&self.operator, &names, now, is_trusted)?,
-            None => Some(Keyring::new(&self.operator, &names, now)?),
+            Some(ring) => ring.renewed(&purpose, now, is_trusted)?,
+            None => Some(Keyring::new(&purpose, now)?),
         };
         let Some(ring) = renewed else { return Ok(()) };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -175,17 +177,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// What callers may know the operator by. On one's own machine it is `localhost`.
-    fn names(&self) -> Vec<String> {
-        let service = service_name(&self.operator);
-        let namespace = &self.namespace;
-        vec![
-            format!("{service}.{namespace}.svc"),
-            format!("{service}.{namespace}.svc.cluster.local"),
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-            "::1".to_owned(),
-        ]
+    /// In a cluster it is known by its Service, on one's own machine as `localhost`.
+    fn purpose(&self) -> Purpose {
+        let service = format!("{}.{}.svc", service_name(&self.operator), self.namespace);
+        let in_full = format!("{service}.cluster.local");
+        let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let names = [service, in_full].into_iter().chain(local).collect();
+        Purpose { operator: self.operator.clone(), names, life: self.life }
     }
 }
 
