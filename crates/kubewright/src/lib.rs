@@ -6,6 +6,7 @@ pub mod clock;
 mod command;
 mod context;
 mod controller;
+pub mod conversion;
 pub mod entropy;
 mod error;
 mod events;
@@ -40,9 +41,10 @@ pub use self::{
     kind::{Key, Kind, KindName, MayOwn, Object, Scope, Seen},
     lookup::Lookup,
     manager::{Addresses, Options, Phase, Running},
-    manifests::{ManifestOptions, Part, install_crds, lost_by, to_yaml},
+    manifests::{ManifestOptions, Part, install_crds, install_crds_at, lost_by, to_yaml},
     next::Next,
     operator::Operator,
+    reach::Reach,
     rights::Verb,
     serve::{Certificate, Door},
     shutdown::Shutdown,

@@ -17,6 +17,7 @@ use crate::{
     client::{Fence, fenced},
     clock::Clock,
     controller::{Controller, Description, Parts, Prepared, Queues},
+    conversion::CONVERT,
     entropy::Entropy,
     error::{Error, Result},
     events::{Event, Recorder},
@@ -363,7 +364,7 @@ impl Manager {
                 return Err(Error::terminal(format!("there are two webhooks {name}: make them one")));
             }
         }
-        Ok(())
+        self.operator.conversions.check(&self.operator.definitions())
     }
 
     fn is_alone(&self, controller: &Controller) -> bool {
@@ -403,14 +404,19 @@ impl Manager {
         let hook = |webhook: &webhook::Webhook| {
             let description = &webhook.description;
             self.metrics.add_webhook(&description.path());
-            let hook = Hook {
+            let hook = Hook::Admission {
                 kind: description.kind.clone(),
                 handle: webhook.handle.clone(),
                 lookup: Lookup::new(description.views(cache)),
             };
             (description.path(), hook)
         };
-        let hooks = self.operator.webhooks.iter().map(hook).collect();
+        let conversions = &self.operator.conversions;
+        let convert = (!conversions.hubs().is_empty()).then(|| {
+            self.metrics.add_webhook(CONVERT);
+            (CONVERT.to_owned(), Hook::Conversion(conversions.clone()))
+        });
+        let hooks = self.operator.webhooks.iter().map(hook).chain(convert).collect();
         webhook::Desk { tls, hooks, metrics: self.metrics.clone() }
     }
 

@@ -7,6 +7,7 @@ use kube::{Client, CustomResourceExt};
 
 use crate::{
     controller::Controller,
+    conversion::Conversions,
     error::Result,
     kind::Kind,
     manager::{self, Options, Running},
@@ -35,6 +36,7 @@ pub struct Operator {
     pub(crate) controllers: Vec<Controller>,
     /// Those that no controller brings along.
     pub(crate) definitions: Vec<CustomResourceDefinition>,
+    pub(crate) conversions: Conversions,
     pub(crate) tasks: Vec<Task>,
     pub(crate) webhooks: Vec<Webhook>,
 }
@@ -47,6 +49,7 @@ impl Operator {
             version: None,
             controllers: Vec::new(),
             definitions: Vec::new(),
+            conversions: Conversions::default(),
             tasks: Vec::new(),
             webhooks: Vec::new(),
         }
@@ -169,7 +172,17 @@ impl Operator {
     pub fn definitions(&self) -> Vec<&CustomResourceDefinition> {
         let of_controllers =
             self.controllers.iter().filter_map(|controller| controller.description.definition.as_ref());
-        of_controllers.chain(&self.definitions).collect()
+        let identity = |definition: &CustomResourceDefinition| {
+            let versions = definition.spec.versions.iter().map(|version| version.name.clone());
+            (definition.metadata.name.clone(), versions.collect::<Vec<_>>())
+        };
+        let mut definitions: Vec<&CustomResourceDefinition> = Vec::new();
+        for definition in of_controllers.chain(&self.definitions) {
+            if definitions.iter().all(|known| identity(known) != identity(definition)) {
+                definitions.push(definition);
+            }
+        }
+        definitions
     }
 
     /// Everything it must be allowed to do, apart from leader election.
@@ -193,7 +206,7 @@ impl Operator {
         Targets {
             mutating: named(Purpose::Defaulting),
             validating: named(Purpose::Validating),
-            definitions: Vec::new(),
+            definitions: self.conversions.hubs().into_iter().map(ToString::to_string).collect(),
         }
     }
 

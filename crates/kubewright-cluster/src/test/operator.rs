@@ -13,7 +13,7 @@ use std::{
 use http::{Method, Request, Response, StatusCode};
 use kube::{Client, ResourceExt as _, api::DynamicObject, client::Body};
 use kubewright::{
-    ManifestOptions, Operator, Options, Part, Running, clock::Clock, entropy::Entropy, install_crds,
+    ManifestOptions, Operator, Options, Part, Reach, Running, clock::Clock, entropy::Entropy, install_crds_at,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -99,9 +99,13 @@ impl TestCluster {
         operator: Operator,
         choose: impl FnOnce(Options) -> Options,
     ) -> TestOperator {
-        let installed = install_crds(&self.client(), &operator).await;
-        installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
         let webhook_address = self.webhook_address();
+        let reach = match webhook_address {
+            Some(address) => Reach::Url(format!("https://{address}")),
+            None => Reach::service_of(operator.name(), format!("{}-system", operator.name())),
+        };
+        let installed = install_crds_at(&self.client(), &operator, &reach).await;
+        installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
         let manifests = self.manifests(&operator, webhook_address);
         for document in &manifests {
             self.apply_one(document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));

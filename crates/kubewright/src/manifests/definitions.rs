@@ -11,10 +11,12 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::narrowing::narrowed;
+use super::{default_namespace, narrowing::narrowed};
 use crate::{
+    conversion::CONVERT,
     error::{Error, Result},
     operator::Operator,
+    reach::Reach,
 };
 
 /// What a client-side apply can write down in an annotation.
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 10;
 
 /// One definition for each kind, with all versions that the operator names. The first one that says so is stored; if
-/// none does, the first.
+/// none does, the first. As all say so unless they are told otherwise, the hub of a kind comes before them.
 pub(super) fn merged(operator: &Operator) -> Vec<CustomResourceDefinition> {
     let mut all: Vec<CustomResourceDefinition> = Vec::new();
     for definition in operator.definitions() {
@@ -41,16 +43,39 @@ pub(super) fn merged(operator: &Operator) -> Vec<CustomResourceDefinition> {
         }
     }
     for definition in &mut all {
+        let hub = operator.conversions.hub_of(&definition.spec.group, &definition.spec.names.kind);
         let versions = &mut definition.spec.versions;
-        let stored = versions.iter().position(|version| version.storage).unwrap_or(0);
+        let is_hub = |name: &str| hub.is_some_and(|hub| hub.version == name);
+        let candidates = versions.iter().filter(|version| version.storage).count();
+        let stored = match candidates {
+            1 => versions.iter().position(|version| version.storage),
+            _ => versions.iter().position(|version| is_hub(&version.name)),
+        };
+        let stored = stored.or_else(|| versions.iter().position(|version| version.storage)).unwrap_or(0);
         versions.iter_mut().enumerate().for_each(|(at, version)| version.storage = at == stored);
     }
     all.sort_by_key(|definition| definition.name_any());
     all
 }
 
-pub(super) fn definitions(operator: &Operator) -> Vec<Value> {
-    merged(operator).iter().map(|definition| fitting(document(definition))).collect()
+pub(super) fn definitions(operator: &Operator, reach: &Reach) -> Vec<Value> {
+    documents(operator, reach).map(|(_, document)| fitting(document)).collect()
+}
+
+/// The definitions, also as they are written: with the way to the conversions of the kinds that have some.
+fn documents(operator: &Operator, reach: &Reach) -> impl Iterator<Item = (CustomResourceDefinition, Value)> {
+    merged(operator).into_iter().map(|definition| {
+        let mut document = document(&definition);
+        let (group, kind) = (&definition.spec.group, &definition.spec.names.kind);
+        if operator.conversions.hub_of(group, kind).is_some() {
+            let webhook = json!({
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": reach.client_config(CONVERT),
+            });
+            document["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
+        }
+        (definition, document)
+    })
 }
 
 fn document(definition: &CustomResourceDefinition) -> Value {
@@ -121,13 +146,21 @@ fn below(schema: &mut Value, depth: usize) {
 /// Brings the definitions of an operator's kinds to a cluster, and waits until they are served. A definition
 /// that is there already is only ever widened: if a version would go, or its schema would no longer take what it
 /// took before, this fails and says so, and that definition is not changed. New CEL rules are let through.
+///
+/// Kinds with conversions are converted behind the Service that the manifests have by default.
 pub async fn install_crds(client: &Client, operator: &Operator) -> Result<()> {
+    let reach = Reach::service_of(operator.name(), default_namespace(operator));
+    install_crds_at(client, operator, &reach).await
+}
+
+/// Like [`install_crds`], for an operator that is reached elsewhere. A `caBundle` that is there stays.
+pub async fn install_crds_at(client: &Client, operator: &Operator, reach: &Reach) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in merged(operator) {
+    for (definition, document) in documents(operator, reach) {
         let name = definition.name_any();
         // Another replica may be at it, too, and the server itself writes to a definition that is new.
         let mut attempts = 1..ATTEMPTS;
-        while let Err(why) = install(&api, &definition, operator.name()).await {
+        while let Err(why) = install(&api, &definition, &document, operator.name()).await {
             let is_overtaken = why.status().is_some_and(|status| status.reason == "Conflict");
             if !is_overtaken || attempts.next().is_none() {
                 return Err(why);
@@ -145,10 +178,11 @@ pub async fn install_crds(client: &Client, operator: &Operator) -> Result<()> {
 async fn install(
     api: &Api<CustomResourceDefinition>,
     definition: &CustomResourceDefinition,
+    document: &Value,
     manager: &str,
 ) -> Result<()> {
     let name = definition.name_any();
-    let mut wanted = document(definition);
+    let mut wanted = document.clone();
     if let Some(present) = api.get_opt(&name).await? {
         check(&present, definition)?;
         // What was checked is what is changed; otherwise the server says that there is a conflict.

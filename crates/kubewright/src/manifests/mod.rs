@@ -12,12 +12,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-pub use self::definitions::{install_crds, lost_by};
+pub use self::definitions::{install_crds, install_crds_at, lost_by};
 use crate::{
     error::{Error, Result},
     operator::Operator,
     reach::Reach,
-    webhook,
 };
 
 /// Which part of the manifests a document belongs to.
@@ -61,10 +60,7 @@ impl ManifestOptions {
     fn reach(&self, names: &Names<'_>) -> Reach {
         match &self.webhook_url {
             Some(url) => Reach::Url(url.clone()),
-            None => Reach::Service {
-                namespace: names.namespace.clone(),
-                name: webhook::service_name(names.operator),
-            },
+            None => Reach::service_of(names.operator, &names.namespace),
         }
     }
 }
@@ -100,6 +96,11 @@ impl Names<'_> {
     }
 }
 
+/// The namespace of an operator that nobody says otherwise of.
+fn default_namespace(operator: &Operator) -> String {
+    format!("{}-system", operator.name())
+}
+
 impl Operator {
     /// The manifests that install it, in the order in which they can be applied.
     ///
@@ -110,11 +111,11 @@ impl Operator {
     /// assert_eq!(documents[0]["metadata"]["name"], "example-operator-system");
     /// ```
     pub fn manifests(&self, options: &ManifestOptions) -> Vec<Value> {
-        let namespace = options.namespace.clone().unwrap_or_else(|| format!("{}-system", self.name()));
+        let namespace = options.namespace.clone().unwrap_or_else(|| default_namespace(self));
         let names = Names { operator: self.name(), namespace };
         let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
         let parts = [
-            (Part::Crds, definitions::definitions(self)),
+            (Part::Crds, definitions::definitions(self, &options.reach(&names))),
             (Part::Namespace, vec![workload::namespace(&names)]),
             (Part::Rbac, rbac::rbac(self, &names, options)),
             (Part::Deployment, vec![workload::deployment(self, &names, options)]),

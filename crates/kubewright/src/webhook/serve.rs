@@ -1,6 +1,6 @@
 //! Answers the API server: admission reviews by path, conversions on one path for all kinds. Whatever a handler does, an
-//! answer comes in time: if it panics, fails or takes too long, the API server is told that it can't be said, and goes by
-//! the failure policy.
+//! answer comes in time: if it panics, fails or takes too long, the API server is told that it can't be said; of admission,
+//! the failure policy then decides.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -8,11 +8,12 @@ use futures_util::FutureExt as _;
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{Request, body::Incoming};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::{Call, Handle};
 use crate::{
+    conversion::Conversions,
     error::panic_message,
     kind::KindName,
     lookup::Lookup,
@@ -21,16 +22,16 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
-/// More than any review has: two objects, of at most 3 MiB each, and what is said of them.
-const LARGEST: usize = 16 << 20;
+/// More than a review of admission has, which is of two objects of at most 3 MiB each; and as much as the API server sends
+/// of a list to convert.
+const LARGEST: usize = 64 << 20;
 /// The API server waits no longer than 30 seconds.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// One webhook, as it is served.
-pub(crate) struct Hook {
-    pub(crate) kind: KindName,
-    pub(crate) handle: Handle,
-    pub(crate) lookup: Lookup,
+/// What is behind a path.
+pub(crate) enum Hook {
+    Admission { kind: KindName, handle: Handle, lookup: Lookup },
+    Conversion(Conversions),
 }
 
 /// All webhooks of an operator.
@@ -69,7 +70,7 @@ impl Hook {
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == JSON));
         if !is_json {
-            let why = format!("an AdmissionReview is expected, as {JSON}\n");
+            let why = format!("a review is expected, as {JSON}\n");
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, PLAIN, why);
         }
         let allowed = time_allowed(request.uri().query().unwrap_or_default());
@@ -78,31 +79,53 @@ impl Hook {
                 Ok(body) => body.to_bytes(),
                 Err(why) => return text(StatusCode::BAD_REQUEST, PLAIN, format!("{why}\n")),
             };
-            let call = match Call::read(&body) {
-                Ok(call) => call,
-                Err(why) => return text(StatusCode::BAD_REQUEST, PLAIN, why + "\n"),
-            };
-            self.handle(call).await
+            match AssertUnwindSafe(self.review(&body)).catch_unwind().await {
+                Ok(Ok(review)) => text(StatusCode::OK, JSON, review.to_string()),
+                Ok(Err(failure)) => failure.tell(),
+                Err(panic) => Failure::Own(format!("it panicked: {}", panic_message(&*panic))).tell(),
+            }
         };
         timeout(allowed, answer).await.unwrap_or_else(|_| {
             text(StatusCode::GATEWAY_TIMEOUT, PLAIN, format!("it took longer than {allowed:?}\n"))
         })
     }
 
-    async fn handle(&self, call: Call) -> Answer {
-        let answering = self.handle.answer(&self.kind, call, self.lookup.clone());
-        let failure = match AssertUnwindSafe(answering).catch_unwind().await {
-            Ok(Ok(response)) => {
-                let review = json!({
+    async fn review(&self, body: &[u8]) -> Result<Value, Failure> {
+        match self {
+            Self::Admission { kind, handle, lookup } => {
+                let call = Call::read(body).map_err(Failure::Theirs)?;
+                let response = handle.answer(kind, call, lookup.clone()).await;
+                let response = response.map_err(|error| Failure::Own(error.to_string()))?;
+                Ok(json!({
                     "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
-                });
-                return text(StatusCode::OK, JSON, review.to_string());
+                }))
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(panic) => format!("it panicked: {}", panic_message(&*panic)),
-        };
-        tracing::error!(kind = %self.kind, error = failure, "a webhook failed");
-        text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure)
+            Self::Conversion(conversions) => {
+                let review = serde_json::from_slice(body);
+                let review = review.map_err(|why| Failure::Theirs(format!("this is no JSON: {why}")))?;
+                Ok(conversions.review(review))
+            }
+        }
+    }
+}
+
+/// Why there is no review to answer with.
+enum Failure {
+    /// What was sent makes no sense.
+    Theirs(String),
+    /// What was sent may be fine.
+    Own(String),
+}
+
+impl Failure {
+    fn tell(self) -> Answer {
+        match self {
+            Self::Theirs(why) => text(StatusCode::BAD_REQUEST, PLAIN, why),
+            Self::Own(why) => {
+                tracing::error!(error = why, "a webhook failed");
+                text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, why)
+            }
+        }
     }
 }
 

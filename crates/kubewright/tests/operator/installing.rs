@@ -8,6 +8,7 @@ use std::{
     task::Poll,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use k8s_openapi::{
@@ -21,8 +22,8 @@ use kube::{
     discovery,
 };
 use kubewright::{
-    Context, Controller, ManifestOptions, Next, Operator, Options, Part, Reconciler, Result, install_crds,
-    leader::LeaderElection, to_yaml,
+    Context, Controller, ManifestOptions, Next, Operator, Options, Part, Reach, Reconciler, Result,
+    install_crds, install_crds_at, leader::LeaderElection, to_yaml,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ impl Reconciler<Door> for Idle {
 }
 
 /// Applies one document, as kubectl would: to whatever its kind is.
-async fn apply(client: &Client, document: &Value, params: &PatchParams) {
+pub async fn apply(client: &Client, document: &Value, params: &PatchParams) {
     let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
     let kind = GroupVersionKind::gvk(group, version, text("/kind"));
@@ -319,6 +320,123 @@ mod elsewhere {
     #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
     #[kube(group = "elsewhere.kubewright.dev", version = "v1", kind = "Door", namespaced)]
     pub struct DoorSpec {}
+}
+
+/// A kind that was called otherwise once.
+mod gates {
+    use super::*;
+
+    pub mod old {
+        use super::*;
+
+        #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+        #[kube(group = "changing.kubewright.dev", version = "v1", kind = "Gate", namespaced)]
+        #[kube(deprecated = "use v2")]
+        pub struct GateSpec {}
+    }
+
+    pub mod new {
+        use super::*;
+
+        #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+        #[kube(group = "changing.kubewright.dev", version = "v2", kind = "Gate", namespaced)]
+        pub struct GateSpec {}
+    }
+
+    impl From<old::Gate> for new::Gate {
+        fn from(gate: old::Gate) -> Self {
+            Self { metadata: gate.metadata, spec: new::GateSpec {} }
+        }
+    }
+
+    impl From<new::Gate> for old::Gate {
+        fn from(gate: new::Gate) -> Self {
+            Self { metadata: gate.metadata, spec: old::GateSpec {} }
+        }
+    }
+}
+
+impl From<newer::Door> for Door {
+    fn from(door: newer::Door) -> Self {
+        Self { metadata: door.metadata, spec: DoorSpec {} }
+    }
+}
+
+impl From<Door> for newer::Door {
+    fn from(door: Door) -> Self {
+        Self { metadata: door.metadata, spec: newer::DoorSpec {} }
+    }
+}
+
+fn gate_operator() -> Operator {
+    Operator::new("gate-operator").converts::<gates::old::Gate, gates::new::Gate>()
+}
+
+#[test]
+fn the_hub_is_stored_unless_it_is_told_otherwise() {
+    if is_left_out("no server takes part") {
+        return;
+    }
+    let (old, new) = ("v1".to_owned(), "v2".to_owned());
+    assert_eq!(versions(&gate_operator()), [(old.clone(), false), (new.clone(), true)]);
+    let told = Operator::new("door-operator").converts::<Door, newer::Door>();
+    assert_eq!(versions(&told), [(old.clone(), true), (new.clone(), false)]);
+    let back = Operator::new("gate-operator").converts::<gates::new::Gate, gates::old::Gate>();
+    assert_eq!(versions(&back), [(new, false), (old, true)]);
+}
+
+#[test]
+fn a_kind_with_conversions_says_where_they_are() {
+    if is_left_out("no server takes part") {
+        return;
+    }
+    let options = ManifestOptions {
+        namespace: Some("elsewhere".to_owned()),
+        only: [Part::Crds].into(),
+        ..ManifestOptions::default()
+    };
+    let definition = gate_operator().manifests(&options).remove(0);
+    let service =
+        json!({"namespace": "elsewhere", "name": "gate-operator-webhook", "path": "/convert", "port": 443});
+    let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+    assert_eq!(definition["spec"]["conversion"], json!({"strategy": "Webhook", "webhook": webhook}));
+    let old = &definition["spec"]["versions"][0];
+    assert_eq!((&old["deprecated"], &old["deprecationWarning"]), (&json!(true), &json!("use v2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_certificate_of_conversions_is_left_to_whoever_brings_it() {
+    let world = World::new().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    let name = gates::new::Gate::crd_name();
+    let client_config = async || {
+        let definition = json!(definitions.get(name).await.unwrap());
+        definition["spec"]["conversion"]["webhook"]["clientConfig"].clone()
+    };
+    install_crds(&world.client, &gate_operator()).await.unwrap();
+    let service = client_config().await["service"].clone();
+    assert_eq!(service["namespace"], "gate-operator-system");
+    let certificate = rcgen::generate_simple_self_signed(vec!["gate".to_owned()]).unwrap().cert;
+    let text = STANDARD.encode(certificate.der());
+    let bundle = STANDARD.encode(format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"));
+    let webhook = json!({"clientConfig": {"caBundle": bundle}});
+    let change = Patch::Merge(json!({"spec": {"conversion": {"webhook": webhook}}}));
+    definitions.patch(name, &PatchParams::default(), &change).await.unwrap();
+    install_crds(&world.client, &gate_operator()).await.unwrap();
+    assert_eq!(client_config().await, json!({"service": service, "caBundle": bundle}));
+    let reach = Reach::Url("https://192.0.2.1:9443".to_owned());
+    install_crds_at(&world.client, &gate_operator(), &reach).await.unwrap();
+    assert_eq!(client_config().await, json!({"url": "https://192.0.2.1:9443/convert", "caBundle": bundle}));
+    definitions.delete(name, &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_whose_conversions_lead_nowhere_does_not_start() {
+    let world = World::new().await;
+    let operator = gate_operator().converts::<gates::new::Gate, gates::old::Gate>();
+    let why = operator.start(world.recorded(), world.options()).working().await.unwrap_err();
+    assert!(why.to_string().contains("are converted to v2 and to v1"), "{why}");
+    assert_eq!(*world.requests.lock(), []);
 }
 
 fn versions(operator: &Operator) -> Vec<(String, bool)> {
