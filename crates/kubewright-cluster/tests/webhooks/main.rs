@@ -8,5 +8,6 @@
 
 mod answering;
 mod casks;
+mod converting;
 mod failing;
 mod trusting;
