@@ -83,7 +83,7 @@ async fn live_together(seed: u64) {
     let (mut size, mut note, mut lid) = (1, Some("first".to_owned()), None);
     let entropy = Entropy::seeded(seed);
     for step in 0..40 {
-        let choice = entropy.below(9);
+        let choice = entropy.number() % 9;
         match choice {
             0 => {
                 size = step;
@@ -127,10 +127,8 @@ async fn live_together(seed: u64) {
             }
         }
         let seen = (old.get("a").await.unwrap().spec, new.get("a").await.unwrap().spec);
-        let expected = (
-            v1::JarSpec { size, note: note.clone() },
-            v2::JarSpec { litres: size, lid: lid.clone() },
-        );
+        let expected =
+            (v1::JarSpec { size, note: note.clone() }, v2::JarSpec { litres: size, lid: lid.clone() });
         assert_eq!(seen, expected, "seed {seed}, step {step}, choice {choice}");
     }
 }
@@ -151,7 +149,8 @@ async fn every_version_lists_what_any_version_has_written() {
     old.create(&PostParams::default(), &v1::Jar::new("a", spec)).await.unwrap();
     let spec = v2::JarSpec { litres: 2, lid: Some("cork".to_owned()) };
     new.create(&PostParams::default(), &v2::Jar::new("b", spec)).await.unwrap();
-    let sizes: Vec<i64> = old.list(&ListParams::default()).await.unwrap().iter().map(|jar| jar.spec.size).collect();
+    let sizes: Vec<i64> =
+        old.list(&ListParams::default()).await.unwrap().iter().map(|jar| jar.spec.size).collect();
     assert_eq!(sizes, [1, 2]);
     let litres: Vec<i64> =
         new.list(&ListParams::default()).await.unwrap().iter().map(|jar| jar.spec.litres).collect();
@@ -186,11 +185,12 @@ async fn objects_of_an_older_version_move_to_the_new_one() {
     drop(first);
     let running = cluster.run(operator()).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    cluster.eventually("all are stored in the new version", async |_| {
-        let definition = definitions.get("jars.test.kubewright.dev").await.unwrap();
-        definition.status.unwrap().stored_versions.unwrap() == ["v2"]
-    })
-    .await;
+    cluster
+        .eventually("all are stored in the new version", async |_| {
+            let definition = definitions.get("jars.test.kubewright.dev").await.unwrap();
+            definition.status.unwrap().stored_versions.unwrap() == ["v2"]
+        })
+        .await;
     assert_eq!(running.forbidden(), Vec::<String>::new());
     drop(running);
     // Nobody converts any more: this is what is stored.

@@ -5,9 +5,13 @@
 
 use std::fmt::Display;
 
-use serde_json::{Map, Value};
+use kube::CustomResourceExt;
+use serde_json::{Map, Value, json};
 
-use super::kept::{Kept, completed};
+use super::{
+    kept::{Kept, completed},
+    partial::fill,
+};
 use crate::{
     error::{Error, Result},
     kind::Kind,
@@ -22,8 +26,8 @@ fn annotation(version: &str) -> String {
 
 pub(super) fn convert<A, B>(object: &Value) -> Result<Value>
 where
-    A: Kind + TryFrom<B, Error: Display>,
-    B: Kind + TryFrom<A, Error: Display>,
+    A: Kind + CustomResourceExt + TryFrom<B, Error: Display>,
+    B: Kind + CustomResourceExt + TryFrom<A, Error: Display>,
 {
     let source: A = read(object)?;
     let wanted = completed(object, written(&source)?);
@@ -58,8 +62,15 @@ where
     Ok(Kept::of(&written(object)?, &back))
 }
 
-fn read<K: Kind>(object: &Value) -> Result<K> {
-    K::deserialize(object).map_err(|why| Error::new(format!("it is no {}: {why}", K::api_version(&()))))
+fn read<K: Kind + CustomResourceExt>(object: &Value) -> Result<K> {
+    K::deserialize(object).or_else(|why| {
+        let definition = K::crd();
+        let schema = definition.spec.versions.first().and_then(|version| version.schema.as_ref());
+        let mut whole = object.clone();
+        fill(&mut whole, &json!(schema)["openAPIV3Schema"]);
+        let whole = K::deserialize(whole);
+        whole.map_err(|_| Error::new(format!("it is no {}: {why}", K::api_version(&()))))
+    })
 }
 
 pub(super) fn written<K: Kind>(object: &K) -> Result<Value> {

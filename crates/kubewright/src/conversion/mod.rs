@@ -8,6 +8,7 @@
 
 mod convert;
 mod kept;
+mod partial;
 mod review;
 #[cfg(test)]
 mod tests;
@@ -45,8 +46,8 @@ type Convert = fn(&Value) -> Result<Value>;
 impl Conversions {
     pub(crate) fn add<Spoke, Hub>(&mut self)
     where
-        Spoke: Kind + TryFrom<Hub, Error: Display>,
-        Hub: Kind + TryFrom<Spoke, Error: Display>,
+        Spoke: Kind + CustomResourceExt + TryFrom<Hub, Error: Display>,
+        Hub: Kind + CustomResourceExt + TryFrom<Spoke, Error: Display>,
     {
         self.0.push(Conversion {
             spoke: KindName::of::<Spoke>(),
@@ -249,8 +250,8 @@ impl Operator {
 /// ```
 pub fn round_trip<A, B>(object: &A) -> Result<Vec<String>>
 where
-    A: Kind + TryFrom<B, Error: Display>,
-    B: Kind + TryFrom<A, Error: Display>,
+    A: Kind + CustomResourceExt + TryFrom<B, Error: Display>,
+    B: Kind + CustomResourceExt + TryFrom<A, Error: Display>,
 {
     let (here, there) = (convert::convert::<B, A>, convert::convert::<A, B>);
     let first = written(object)?;
