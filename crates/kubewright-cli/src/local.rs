@@ -1,9 +1,15 @@
 //! A cluster on a port of this machine, as several commands start it.
 
-use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Args;
 use kubewright_apiserver::{ApiServer, Listening, write_private};
+use kubewright_cluster::Services;
 use tokio::time::Instant;
 
 /// Where a local cluster is, and where it keeps things.
@@ -29,6 +35,10 @@ pub(crate) struct Place {
 /// A running cluster.
 pub(crate) struct Local {
     pub(crate) server: ApiServer,
+    /// Who answers for Services: operators on this machine do for those of their webhooks.
+    pub(crate) services: Services,
+    /// Where an operator in a process of its own serves its webhooks.
+    pub(crate) webhooks: SocketAddr,
     /// How long it took until it could be used.
     pub(crate) ready: Duration,
     listening: Listening,
@@ -40,7 +50,8 @@ impl Place {
     /// Starts a cluster with some nodes, or the API server alone, and writes the kubeconfig.
     pub(crate) async fn start(&self, nodes: Option<usize>) -> Result<Local, String> {
         let started = Instant::now();
-        let mut builder = ApiServer::builder();
+        let services = Services::default();
+        let mut builder = ApiServer::builder().service_resolver(services.clone());
         if let Some(dir) = &self.data_dir {
             builder = builder.data_dir(dir);
         }
@@ -51,7 +62,7 @@ impl Place {
         let controllers = match nodes {
             None => None,
             Some(nodes) => {
-                let cluster = kubewright_cluster::Cluster::builder().nodes(nodes);
+                let cluster = kubewright_cluster::Cluster::builder().nodes(nodes).services(services.clone());
                 Some(cluster.start_on(server.clone()).await.map_err(|why| why.to_string())?)
             }
         };
@@ -61,9 +72,12 @@ impl Place {
             }
             _ => format!("can't listen on {}: {why}", self.listen),
         })?;
+        // Free again at once, and given to nobody else for a while.
+        let webhooks = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let webhooks = webhooks.map_err(|why| format!("there is no free port: {why}"))?;
         write_private(&self.kubeconfig, &listening.kubeconfig())
             .map_err(|why| format!("can't write the kubeconfig {}: {why}", self.kubeconfig.display()))?;
-        Ok(Local { server, ready: started.elapsed(), listening, controllers })
+        Ok(Local { server, services, webhooks, ready: started.elapsed(), listening, controllers })
     }
 }
 

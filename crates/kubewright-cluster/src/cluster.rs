@@ -97,8 +97,9 @@ impl Builder {
         self
     }
 
-    /// Goes on leading calls of Services to where another cluster led them, whose server is used.
-    pub(crate) fn services(mut self, services: Services) -> Self {
+    /// Where calls of Services are led. A server that is [there already](Self::start_on) has to have it as its resolver.
+    #[must_use]
+    pub fn services(mut self, services: Services) -> Self {
         self.services = services;
         self
     }
@@ -194,7 +195,7 @@ impl Cluster {
 
     /// Leads calls of the API server to a Service, such as those of webhooks, to an operator on this machine.
     pub fn lead_service(&self, namespace: &str, name: &str, to: impl Into<Served>) {
-        self.services.lead(namespace, name, to.into());
+        self.services.lead(namespace, name, to);
     }
 
     pub(crate) fn services(&self) -> Services {

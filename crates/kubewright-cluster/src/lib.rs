@@ -21,6 +21,6 @@ mod test;
 pub use self::{
     cluster::{Builder, Cluster, StartError},
     promises::Promises,
-    services::Served,
+    services::{Served, Services},
     test::{Outage, TestCluster, TestOperator},
 };

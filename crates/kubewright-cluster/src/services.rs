@@ -27,13 +27,14 @@ impl From<SocketAddr> for Served {
     }
 }
 
-/// By namespace and name.
-#[derive(Clone, Default)]
-pub(crate) struct Services(Arc<Mutex<BTreeMap<(String, String), Served>>>);
+/// Who answers for which Service, by namespace and name. Clones share what they know.
+#[derive(Debug, Clone, Default)]
+pub struct Services(Arc<Mutex<BTreeMap<(String, String), Served>>>);
 
 impl Services {
-    pub(crate) fn lead(&self, namespace: &str, name: &str, to: Served) {
-        self.0.lock().insert((namespace.to_owned(), name.to_owned()), to);
+    /// Leads calls to a Service there from now on.
+    pub fn lead(&self, namespace: &str, name: &str, to: impl Into<Served>) {
+        self.0.lock().insert((namespace.to_owned(), name.to_owned()), to.into());
     }
 }
 

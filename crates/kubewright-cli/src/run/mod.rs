@@ -3,6 +3,7 @@
 mod logs;
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     pin::{Pin, pin},
     process::{ExitStatus, Stdio},
@@ -123,7 +124,8 @@ impl Run {
                 Ok((program, kubeconfig)) => {
                     end(running.take(), logs).await;
                     logs.begin();
-                    running = Some(self.start(&program, kubeconfig.as_deref())?);
+                    let webhooks = local.map(|local| local.webhooks);
+                    running = Some(self.start(&program, kubeconfig.as_deref(), webhooks)?);
                     logs.note(&format!("running {}", program.display()));
                 }
                 Err(why) if self.once => return Err(why),
@@ -189,18 +191,24 @@ impl Run {
         Ok((program, kubeconfig))
     }
 
-    /// Installs the operator as its manifests say, and writes the kubeconfig of its own account.
+    /// Installs the operator as its manifests say, and writes the kubeconfig of its own account. Calls of its Service go to
+    /// this machine.
     async fn install(&self, program: &Path, local: &Local) -> Result<PathBuf, String> {
         let program = Program::at(program);
-        let documents = program.manifests(&["--only=crds,namespace,rbac".to_owned()]).await?;
+        let documents = program.manifests(&["--only=crds,namespace,rbac,webhooks".to_owned()]).await?;
         let client = local.server.client();
         let mut account: Option<DynamicObject> = None;
         for document in documents {
             let object: DynamicObject =
                 serde_json::from_value(document).map_err(|_| program.no_manifests())?;
             apply(&client, &object).await?;
-            if object.types.as_ref().is_some_and(|types| types.kind == "ServiceAccount") {
-                account = Some(object);
+            match object.types.as_ref().map_or("", |types| &types.kind) {
+                "Service" => {
+                    let namespace = object.namespace().unwrap_or_default();
+                    local.services.lead(&namespace, &object.name_any(), local.webhooks);
+                }
+                "ServiceAccount" => account = Some(object),
+                _ => {}
             }
         }
         let account = account.ok_or_else(|| program.no_manifests())?;
@@ -223,13 +231,24 @@ impl Run {
         Ok(path)
     }
 
-    fn start(&self, program: &Path, kubeconfig: Option<&Path>) -> Result<Process, String> {
+    fn start(
+        &self,
+        program: &Path,
+        kubeconfig: Option<&Path>,
+        webhooks: Option<SocketAddr>,
+    ) -> Result<Process, String> {
         let mut command = Command::new(program);
         command.arg("run").args(&self.arguments);
         // Ctrl-C on the terminal is for this process, which then tells the operator.
         command.process_group(0).kill_on_drop(true).stdin(Stdio::null()).stderr(Stdio::piped());
         command.env("LOG_FORMAT", "json");
-        for (name, value) in [("METRICS_BIND_ADDRESS", "127.0.0.1:0"), ("HEALTH_PROBE_BIND_ADDRESS", "0")] {
+        // Another cluster does not find this machine.
+        let webhooks = webhooks.map_or("0".to_owned(), |address| address.to_string());
+        for (name, value) in [
+            ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
+            ("HEALTH_PROBE_BIND_ADDRESS", "0"),
+            ("WEBHOOK_BIND_ADDRESS", &webhooks),
+        ] {
             if std::env::var_os(name).is_none() {
                 command.env(name, value);
             }

@@ -26,6 +26,7 @@ use kubewright::{
     install_crds,
 };
 use kubewright_apiserver::ApiServer;
+use kubewright_cluster::Services;
 use serde_json::{Value, json};
 use tokio::{
     sync::{Notify, watch},
@@ -129,7 +130,7 @@ impl Up {
         let _ =
             tracing::subscriber::set_global_default(tracing_subscriber::registry().with(reconciles.clone()));
         let mut local = self.place.start(Some(self.nodes)).await?;
-        let server = local.server.clone();
+        let (server, services) = (local.server.clone(), local.services.clone());
         if self.output == Output::Text {
             let milliseconds = local.ready.as_secs_f64() * 1e3;
             line(&format!("The cluster is at {}, ready after {milliseconds:.0} ms.\n", local.url()));
@@ -139,7 +140,7 @@ impl Up {
             biased;
             () = stop => Ok(()),
             why = local.ended() => Err(why),
-            outcome = self.converge(&server, &reconciles, begun, &mut running) => outcome,
+            outcome = self.converge(&server, &services, &reconciles, begun, &mut running) => outcome,
         };
         for operator in running {
             let _ = operator.stop().await;
@@ -153,6 +154,7 @@ impl Up {
     async fn converge(
         &self,
         server: &ApiServer,
+        services: &Services,
         reconciles: &Reconciles,
         begun: Instant,
         running: &mut Vec<Running>,
@@ -169,7 +171,9 @@ impl Up {
             let operator = (sample.operator)();
             operator.controllers().for_each(|name| reconciles.follow(name));
             kinds.extend(operator.definitions().into_iter().filter_map(kind_of));
-            running.push(start(server, operator).await.map_err(|why| format!("{}: {why}", sample.name))?);
+            running.push(
+                start(server, services, operator).await.map_err(|why| format!("{}: {why}", sample.name))?,
+            );
         }
         for (sample, operator) in chosen.iter().zip(running.iter_mut()) {
             operator.working().await.map_err(|why| format!("{} does not work: {why}", sample.name))?;
@@ -252,21 +256,24 @@ impl Up {
 }
 
 /// Installs an operator as its manifests say, and runs it with the rights they give.
-async fn start(server: &ApiServer, operator: Operator) -> Result<Running, String> {
+async fn start(server: &ApiServer, services: &Services, operator: Operator) -> Result<Running, String> {
     let client = server.client();
     install_crds(&client, &operator).await.map_err(|why| why.to_string())?;
     let namespace = format!("{}-system", operator.name());
     let options = ManifestOptions {
         namespace: Some(namespace.clone()),
-        only: [Part::Namespace, Part::Rbac].into(),
+        only: [Part::Namespace, Part::Rbac, Part::Webhooks].into(),
         ..ManifestOptions::default()
     };
     for document in operator.manifests(&options) {
         let object = serde_json::from_value(document).map_err(|why| why.to_string())?;
         apply(&client, &object).await?;
     }
-    let account = server.client_of_service_account(&namespace, operator.name());
-    Ok(operator.start(account, Options::default()))
+    let (account, service) =
+        (server.client_of_service_account(&namespace, operator.name()), operator.webhook_service());
+    let running = operator.start(account, Options::default());
+    services.lead(&namespace, &service, running.webhooks());
+    Ok(running)
 }
 
 /// Waits until one of the operators has ended by itself, and says why.

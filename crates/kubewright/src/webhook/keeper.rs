@@ -143,7 +143,8 @@ impl Keeper {
         // Where there is none, nobody calls.
         let Some(present) = target.view.get(&Key::cluster(&target.name)) else { return Ok(true) };
         let bundle = json!(ByteString(ring.authorities.as_bytes().to_vec()));
-        let operations = C::trust(&json!(*present), &bundle);
+        let is_own = |config: &Value| self.is_own(config);
+        let operations = C::trust(&json!(*present), &bundle, &is_own);
         if operations.is_empty() {
             return Ok(true);
         }
@@ -154,6 +155,17 @@ impl Keeper {
             .body(serde_json::to_vec(&operations)?)?;
         self.client.request::<Value>(request).await?;
         Ok(false)
+    }
+
+    /// Whether this is the way to this operator: by its Service, or to an address. Another one that is installed under the
+    /// same name elsewhere looks after itself.
+    fn is_own(&self, client_config: &Value) -> bool {
+        match client_config.get("service") {
+            Some(service) => {
+                service["namespace"] == self.namespace && service["name"] == service_name(&self.operator)
+            }
+            None => true,
+        }
     }
 
     async fn renew(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<()> {
@@ -216,29 +228,32 @@ fn subscribe<C: Kind>(cache: &Cache, watch: &Watch<C>, changed: &Arc<Notify>) ->
     (view, subscription)
 }
 
+/// Whether a `clientConfig` leads to this operator.
+type IsOwn<'a> = &'a dyn Fn(&Value) -> bool;
+
 /// A kind whose objects say whom the API server trusts.
 trait Trusting: Kind {
-    /// What has to be changed so that all of it trusts a bundle; nothing if it does.
-    fn trust(object: &Value, bundle: &Value) -> Vec<Value>;
+    /// What has to be changed so that everything of it that leads to this operator trusts a bundle; nothing if it does.
+    fn trust(object: &Value, bundle: &Value, is_own: IsOwn<'_>) -> Vec<Value>;
 }
 
 impl Trusting for MutatingWebhookConfiguration {
-    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
-        trust_webhooks(object, bundle)
+    fn trust(object: &Value, bundle: &Value, is_own: IsOwn<'_>) -> Vec<Value> {
+        trust_webhooks(object, bundle, is_own)
     }
 }
 
 impl Trusting for ValidatingWebhookConfiguration {
-    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
-        trust_webhooks(object, bundle)
+    fn trust(object: &Value, bundle: &Value, is_own: IsOwn<'_>) -> Vec<Value> {
+        trust_webhooks(object, bundle, is_own)
     }
 }
 
 impl Trusting for CustomResourceDefinition {
-    fn trust(object: &Value, bundle: &Value) -> Vec<Value> {
+    fn trust(object: &Value, bundle: &Value, is_own: IsOwn<'_>) -> Vec<Value> {
         const PATH: &str = "/spec/conversion/webhook/clientConfig";
         match object.pointer(PATH) {
-            Some(config) if config["caBundle"] != *bundle => {
+            Some(config) if config["caBundle"] != *bundle && is_own(config) => {
                 vec![json!({"op": "add", "path": format!("{PATH}/caBundle"), "value": bundle})]
             }
             _ => Vec::new(),
@@ -247,7 +262,7 @@ impl Trusting for CustomResourceDefinition {
 }
 
 /// Entries are found by their place; should they have moved meanwhile, nothing is changed.
-fn trust_webhooks(object: &Value, bundle: &Value) -> Vec<Value> {
+fn trust_webhooks(object: &Value, bundle: &Value, is_own: IsOwn<'_>) -> Vec<Value> {
     let webhooks = object["webhooks"].as_array().into_iter().flatten().enumerate();
     let trusting = |(at, webhook): (usize, &Value)| {
         let path = format!("/webhooks/{at}");
@@ -256,8 +271,9 @@ fn trust_webhooks(object: &Value, bundle: &Value) -> Vec<Value> {
             json!({"op": "add", "path": format!("{path}/clientConfig/caBundle"), "value": bundle}),
         ]
     };
-    webhooks
-        .filter(|(_, webhook)| webhook["clientConfig"]["caBundle"] != *bundle)
-        .flat_map(trusting)
-        .collect()
+    let is_asked = |webhook: &Value| {
+        let config = &webhook["clientConfig"];
+        config["caBundle"] != *bundle && is_own(config)
+    };
+    webhooks.filter(|(_, webhook)| is_asked(webhook)).flat_map(trusting).collect()
 }
