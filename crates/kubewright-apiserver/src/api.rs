@@ -14,7 +14,6 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    admission::client::{Clients, ServiceResolver},
     auth::{CredentialError, UserInfo, certificates::KeyedCertificate, user},
     clock::Clock,
     credentials::Credentials,
@@ -23,6 +22,7 @@ use crate::{
     rest::logs::LogSource,
     server::{BoxFuture, Cut, Hook, Server},
     store::{OpenError, Options, Store},
+    webhook::ServiceResolver,
 };
 
 /// Why a server could not be started.
@@ -136,7 +136,8 @@ impl Builder {
         self
     }
 
-    /// Finds the webhooks that are named by a Service. Without this they can't be called.
+    /// Finds the webhooks that are named by a Service. Those it does not know are where the Service and its endpoints
+    /// say.
     #[must_use]
     pub fn service_resolver(mut self, resolver: impl ServiceResolver) -> Self {
         self.services = Some(Arc::new(resolver));
@@ -159,15 +160,8 @@ impl Builder {
         };
         let credentials = Credentials::open(self.data_dir.as_deref(), self.token, clock.now())?;
         let entropy = Entropy::seeded(self.seed.unwrap_or_else(Entropy::machine_seed));
-        let server = Arc::new(Server::new(
-            store,
-            clock,
-            entropy,
-            credentials,
-            self.hook,
-            self.hosts,
-            Clients::new(self.services),
-        ));
+        let server =
+            Arc::new(Server::new(store, clock, entropy, credentials, self.hook, self.hosts, self.services));
         server.bootstrap().await.map_err(StartError::Bootstrap)?;
         Ok(ApiServer { server })
     }

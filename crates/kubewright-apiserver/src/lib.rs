@@ -6,6 +6,7 @@
 //! - [`auth`]: client certificates, bearer tokens, service-account tokens; RBAC
 //! - `rest`: the verbs, from options and bodies to the store and back
 //! - `admission`: namespace lifecycle, webhooks, policies
+//! - `webhook`: how webhooks are called, those of admission and those that convert
 //! - `registry`: what a kind is: the built-in catalogue and CRDs behind one type
 //! - `kinds`, `crd`, `table`: what the built-in kinds, CRDs and printed columns do
 //! - `schema`: one engine for built-ins and CRDs: prune, default, validate, list types, CEL
@@ -40,6 +41,7 @@ mod server;
 mod services;
 pub mod store;
 mod table;
+mod webhook;
 
 /// The version of Kubernetes whose behaviour this server has.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -50,7 +52,6 @@ pub mod quota {
 }
 
 pub use self::{
-    admission::client::ServiceResolver,
     api::{ApiServer, Builder, InProcess, Listening, StartError},
     clock::Clock,
     credentials::write_private,
@@ -58,4 +59,5 @@ pub use self::{
     quantity::{Quantity, QuantityError},
     rest::logs::{LogLine, LogSource},
     server::{Answer, BoxFuture, Cut, Hook, Next},
+    webhook::{Route, ServiceResolver},
 };

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    admission::{Configurations, client::Clients},
+    admission::Configurations,
     auth::{Authenticator, CredentialError, UserInfo, rbac::Rules},
     clock::Clock,
     credentials::Credentials,
@@ -24,6 +24,7 @@ use crate::{
     rest::logs::LogSource,
     services::Allocations,
     store::Store,
+    webhook::{Clients, ServiceResolver},
 };
 
 /// What all requests share.
@@ -34,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) credentials: Arc<Credentials>,
     /// The webhooks and policies in force.
     pub(crate) admission: Configurations,
+    /// Calls them, and the webhooks that convert.
+    pub(crate) webhooks: Clients,
     registry: RwLock<Arc<Registry>>,
     rules: RwLock<Rules>,
     pub(crate) services: Mutex<Allocations>,
@@ -110,14 +113,15 @@ impl Server {
         credentials: Credentials,
         hook: Option<Arc<dyn Hook>>,
         hosts: Vec<String>,
-        clients: Clients,
+        resolver: Option<Arc<dyn ServiceResolver>>,
     ) -> Self {
         Self {
+            webhooks: Clients::new(resolver, store.clone(), clock),
             store,
             clock,
             entropy,
             credentials: Arc::new(credentials),
-            admission: Configurations::new(clients),
+            admission: Configurations::default(),
             registry: RwLock::new(Registry::built_in()),
             rules: RwLock::default(),
             services: Mutex::default(),
@@ -133,8 +137,10 @@ impl Server {
 
     /// An independent server that goes its own way from here.
     pub(crate) fn fork(&self) -> Self {
+        let store = self.store.fork();
         Self {
-            store: self.store.fork(),
+            webhooks: self.webhooks.fork(store.clone()),
+            store,
             clock: self.clock,
             entropy: self.entropy.fork(),
             credentials: self.credentials.clone(),

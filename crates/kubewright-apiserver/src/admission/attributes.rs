@@ -1,6 +1,9 @@
 //! A request as admission sees it: what is to happen to which object of which resource, and who asks.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    slice,
+    sync::{Arc, OnceLock},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -99,9 +102,20 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// An object of one of the equivalent resources as an object of another.
-    pub(super) fn convert(&self, object: &mut Value, from: &Resource, to: &Resource) -> Result<(), ApiError> {
+    /// Turns an object of one of the equivalent resources into one of another.
+    pub(super) async fn convert(
+        &self,
+        object: &mut Value,
+        from: &Resource,
+        to: &Resource,
+    ) -> Result<(), ApiError> {
         if from.group == to.group && from.version == to.version || !self.is_whole() {
+            return Ok(());
+        }
+        if let Origin::Custom(custom) = &to.origin {
+            let converted = self.scope.to_version(custom, slice::from_mut(object), &to.version).await;
+            converted.map_err(|error| ApiError::internal(error.message))?;
+            custom.default(&to.version, object);
             return Ok(());
         }
         if let Some(convert) = &from.storage.convert {
@@ -111,11 +125,21 @@ impl<'a> Attributes<'a> {
             (convert.from_storage)(object);
         }
         object["apiVersion"] = to.api_version().into();
-        if let Origin::Custom(custom) = &to.origin {
-            custom.coerce(&to.version, object).map_err(ApiError::internal)?;
-            custom.default(&to.version, object);
-        }
         Ok(())
+    }
+
+    /// A copy of an object as one of another resource.
+    pub(super) async fn converted(
+        &self,
+        object: Option<&Value>,
+        from: &Resource,
+        to: &Resource,
+    ) -> Result<Option<Value>, ApiError> {
+        let mut object = object.cloned();
+        if let Some(object) = &mut object {
+            self.convert(object, from, to).await?;
+        }
+        Ok(object)
     }
 
     /// The 403 of a refusal; its name is the one of the object where the request has none.

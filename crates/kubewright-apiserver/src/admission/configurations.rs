@@ -12,7 +12,6 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::{
-    client::Clients,
     policy::validating::{Binding, Policy},
     webhook::{Kind, Webhook},
 };
@@ -29,7 +28,6 @@ pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) struct Configurations {
     stale: AtomicBool,
     current: RwLock<Arc<InForce>>,
-    pub(crate) clients: Clients,
 }
 
 /// The webhooks and policies in force, each in the order in which they are asked.
@@ -52,16 +50,17 @@ pub(super) struct Read<T> {
     pub(super) content: T,
 }
 
-impl Configurations {
-    pub(crate) fn new(clients: Clients) -> Self {
-        Self { stale: AtomicBool::new(true), current: RwLock::default(), clients }
+impl Default for Configurations {
+    fn default() -> Self {
+        Self { stale: AtomicBool::new(true), current: RwLock::default() }
     }
+}
 
+impl Configurations {
     pub(crate) fn fork(&self) -> Self {
         Self {
             stale: AtomicBool::new(self.stale.load(Ordering::Acquire)),
             current: RwLock::new(self.current.read().clone()),
-            clients: self.clients.clone(),
         }
     }
 

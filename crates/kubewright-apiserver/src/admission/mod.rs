@@ -8,7 +8,6 @@
 mod amounts;
 mod attributes;
 mod built_in;
-pub(crate) mod client;
 mod configurations;
 pub(crate) mod expressions;
 mod lifecycle;

@@ -1,90 +1,25 @@
 //! Requests to a whole server whose webhooks are real ones: another task behind TLS.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use ::http::{Method, Request, Response};
+use ::http::Method;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-use tower_service::Service as _;
 
 use crate::{
-    ApiServer,
-    auth::{UserInfo, certificates::CertificateAuthority},
+    ApiServer, Route,
+    webhook::tests::{Hooks, call},
 };
 
-/// A server of webhooks: what is posted to `/NAME` is answered as `answer` says, and kept.
-struct Hooks {
-    address: SocketAddr,
-    ca_bundle: String,
-    reviews: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Hooks {
-    async fn start(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
-        let now = crate::Clock::system().now();
-        let authority = CertificateAuthority::generate(now).unwrap();
-        let hosts = ["127.0.0.1".to_owned(), "checks.default.svc".to_owned()];
-        let mut tls = authority.server_config(&authority.serving(&hosts, now).unwrap()).unwrap();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let reviews: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-        let (answer, kept) = (Arc::new(answer), reviews.clone());
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, answer, kept) = (acceptor.clone(), answer.clone(), kept.clone());
-                tokio::spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let serve = service_fn(move |request: Request<Incoming>| {
-                        let (answer, kept) = (answer.clone(), kept.clone());
-                        async move {
-                            let name = request.uri().path().trim_start_matches('/').to_owned();
-                            let body = request.into_body().collect().await?.to_bytes();
-                            let review: Value = serde_json::from_slice(&body).unwrap();
-                            let response = answer(&name, &review["request"]);
-                            if response.is_null() {
-                                std::future::pending::<()>().await;
-                            }
-                            let mut response = response;
-                            response["uid"] = review["request"]["uid"].clone();
-                            kept.lock().push((name, review["request"].clone()));
-                            let review = json!({
-                                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
-                            });
-                            Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(review.to_string()))))
-                        }
-                    });
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), serve)
-                        .await;
-                });
-            }
-        });
-        Self { address, ca_bundle: STANDARD.encode(authority.certificate_pem()), reviews }
-    }
-
-    /// A webhook for ConfigMaps, changed as `change` says.
-    fn webhook(&self, name: &str, change: Value) -> Value {
-        let mut webhook = json!({
-            "name": format!("{name}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "clientConfig": {"url": format!("https://{}/{name}", self.address), "caBundle": self.ca_bundle},
-            "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
-        });
-        crate::patch::merge::apply(&mut webhook, change);
-        webhook
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.reviews.lock().iter().map(|(name, _)| name.clone()).collect()
-    }
+/// A webhook for ConfigMaps, changed as `change` says.
+fn webhook(hooks: &Hooks, name: &str, change: Value) -> Value {
+    let mut webhook = json!({
+        "name": format!("{name}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": hooks.client_config(name),
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+    });
+    crate::patch::merge::apply(&mut webhook, change);
+    webhook
 }
 
 fn allow() -> Value {
@@ -93,23 +28,6 @@ fn allow() -> Value {
 
 fn patch(operations: &Value) -> Value {
     json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string())})
-}
-
-async fn call(server: &ApiServer, method: Method, path: &str, body: &Value) -> (u16, Value, Vec<String>) {
-    let user = UserInfo::new("alice", ["system:masters"]);
-    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", "application/json")
-        .body(kube::client::Body::from(body))
-        .unwrap();
-    let answer = server.service(user).call(request).await.unwrap();
-    let warnings =
-        answer.headers().get_all("warning").iter().map(|one| one.to_str().unwrap().to_owned()).collect();
-    let code = answer.status().as_u16();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    (code, serde_json::from_slice(&bytes).unwrap_or_default(), warnings)
 }
 
 async fn configure(server: &ApiServer, kind: &str, name: &str, webhooks: Vec<Value>) {
@@ -136,8 +54,8 @@ async fn validating_webhooks_see_what_mutating_ones_have_made_of_an_object() {
     })
     .await;
     let server = ApiServer::start().await.unwrap();
-    configure(&server, "Validating", "v", vec![hooks.webhook("validate", json!({}))]).await;
-    configure(&server, "Mutating", "m", vec![hooks.webhook("mutate", json!({}))]).await;
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "validate", json!({}))]).await;
+    configure(&server, "Mutating", "m", vec![webhook(&hooks, "mutate", json!({}))]).await;
     let (code, created, warnings) = call(&server, Method::POST, MAPS, &map("x")).await;
     assert_eq!((code, &created["data"]), (201, &json!({"a": "1", "m": "1"})));
     assert_eq!(warnings, ["299 - \"careful\""]);
@@ -164,7 +82,7 @@ async fn a_denial_carries_the_code_and_reason_of_the_webhook() {
     })
     .await;
     let server = ApiServer::start().await.unwrap();
-    configure(&server, "Validating", "v", vec![hooks.webhook("check", json!({}))]).await;
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "check", json!({}))]).await;
     assert_eq!(call(&server, Method::POST, MAPS, &map("x")).await.0, 201);
     let (code, status, _) = call(&server, Method::DELETE, &format!("{MAPS}/x"), &Value::Null).await;
     assert_eq!((code, &status["reason"]), (409, &json!("Precious")));
@@ -191,11 +109,16 @@ async fn webhooks_are_asked_by_configuration_name_and_again_if_the_object_change
         &server,
         "Mutating",
         "b",
-        vec![hooks.webhook("three", again()), hooks.webhook("four", again())],
+        vec![webhook(&hooks, "three", again()), webhook(&hooks, "four", again())],
     )
     .await;
-    configure(&server, "Mutating", "a", vec![hooks.webhook("one", again()), hooks.webhook("two", json!({}))])
-        .await;
+    configure(
+        &server,
+        "Mutating",
+        "a",
+        vec![webhook(&hooks, "one", again()), webhook(&hooks, "two", json!({}))],
+    )
+    .await;
     assert_eq!(call(&server, Method::POST, MAPS, &map("x")).await.0, 201);
     assert_eq!(hooks.asked(), ["one", "two", "three", "four", "one"]);
 }
@@ -205,13 +128,29 @@ async fn only_requests_that_rules_and_selectors_and_conditions_match_are_asked_a
     let hooks = Hooks::start(|_, _| json!({"allowed": false})).await;
     let server = ApiServer::start().await.unwrap();
     let webhooks = vec![
-        hooks.webhook("label", json!({"objectSelector": {"matchLabels": {"checked": "yes"}}})),
-        hooks.webhook("space", json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}})),
-        hooks.webhook("name", json!({"matchConditions": [{"name": "n", "expression": "object.metadata.name == 'named'"}]})),
-        hooks.webhook("status", json!({"rules": [{
-            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/status"]}]})),
-        hooks.webhook("cluster", json!({"rules": [{
-            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": "Cluster"}]})),
+        webhook(&hooks, "label", json!({"objectSelector": {"matchLabels": {"checked": "yes"}}})),
+        webhook(
+            &hooks,
+            "space",
+            json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}),
+        ),
+        webhook(
+            &hooks,
+            "name",
+            json!({"matchConditions": [{"name": "n", "expression": "object.metadata.name == 'named'"}]}),
+        ),
+        webhook(
+            &hooks,
+            "status",
+            json!({"rules": [{
+            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/status"]}]}),
+        ),
+        webhook(
+            &hooks,
+            "cluster",
+            json!({"rules": [{
+            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": "Cluster"}]}),
+        ),
     ];
     configure(&server, "Validating", "v", webhooks).await;
     assert_eq!(call(&server, Method::POST, MAPS, &map("x")).await.0, 201);
@@ -229,11 +168,11 @@ async fn a_webhook_that_is_not_there_is_fatal_or_passed_over_as_it_says_itself()
     let hooks = Hooks::start(|_, _| allow()).await;
     let server = ApiServer::start().await.unwrap();
     let dead = json!({"clientConfig": {"url": "https://127.0.0.1:1/x"}, "failurePolicy": "Ignore"});
-    configure(&server, "Validating", "ignored", vec![hooks.webhook("ignored", dead.clone())]).await;
+    configure(&server, "Validating", "ignored", vec![webhook(&hooks, "ignored", dead.clone())]).await;
     assert_eq!(call(&server, Method::POST, MAPS, &map("x")).await.0, 201);
     let mut fatal = dead;
     fatal["failurePolicy"] = "Fail".into();
-    configure(&server, "Validating", "fatal", vec![hooks.webhook("fatal", fatal)]).await;
+    configure(&server, "Validating", "fatal", vec![webhook(&hooks, "fatal", fatal)]).await;
     let (code, status, _) = call(&server, Method::POST, MAPS, &map("y")).await;
     assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
     assert_eq!(
@@ -247,7 +186,7 @@ async fn a_webhook_that_is_not_there_is_fatal_or_passed_over_as_it_says_itself()
 async fn a_webhook_that_never_answers_is_given_up_after_its_timeout() {
     let hooks = Hooks::start(|_, _| Value::Null).await;
     let server = ApiServer::start().await.unwrap();
-    configure(&server, "Validating", "v", vec![hooks.webhook("slow", json!({"timeoutSeconds": 3}))]).await;
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "slow", json!({"timeoutSeconds": 3}))]).await;
     let begin = tokio::time::Instant::now();
     let (code, status, _) = call(&server, Method::POST, MAPS, &map("x")).await;
     assert_eq!(code, 500);
@@ -259,21 +198,22 @@ async fn a_webhook_that_never_answers_is_given_up_after_its_timeout() {
 }
 
 #[tokio::test]
-async fn a_service_is_found_by_the_resolver_once_it_exists() {
+async fn a_service_is_where_the_resolver_says() {
     let hooks = Hooks::start(|_, _| json!({"allowed": false})).await;
     let address = hooks.address;
     let resolver = move |namespace: &str, name: &str, port: u16| {
-        ((namespace, name, port) == ("default", "checks", 443)).then_some(address)
+        ((namespace, name, port) == ("default", "checks", 443)).then_some(Route::Address(address))
     };
     let server = ApiServer::builder().service_resolver(resolver).start().await.unwrap();
-    let service = json!({"clientConfig": {"url": null, "service": {"namespace": "default", "name": "checks", "path": "/svc"}}});
-    configure(&server, "Validating", "v", vec![hooks.webhook("svc", service)]).await;
+    let service = |name: &str| json!({"clientConfig": {"url": null, "service": {"namespace": "default", "name": name, "path": "/svc"}}});
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "svc", service("unknown"))]).await;
     let (code, status, _) = call(&server, Method::POST, MAPS, &map("x")).await;
     assert_eq!(code, 500);
-    let expected = "Post \"https://checks.default.svc:443/svc?timeout=10s\": service \"checks\" not found";
+    let expected = "Post \"https://unknown.default.svc:443/svc?timeout=10s\": service \"unknown\" not found";
     assert!(status["message"].as_str().unwrap().ends_with(expected), "{status}");
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "checks"}, "spec": {"ports": [{"port": 443}]}});
-    assert_eq!(call(&server, Method::POST, "/api/v1/namespaces/default/services", &service).await.0, 201);
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v";
+    assert_eq!(call(&server, Method::DELETE, path, &Value::Null).await.0, 200);
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "svc", service("checks"))]).await;
     assert_eq!(call(&server, Method::POST, MAPS, &map("x")).await.0, 400);
     assert_eq!(hooks.asked(), ["svc"]);
 }
@@ -289,7 +229,7 @@ async fn broken_managed_fields_are_put_back_and_owners_counted_once() {
     })
     .await;
     let server = ApiServer::start().await.unwrap();
-    configure(&server, "Mutating", "m", vec![hooks.webhook("m", json!({}))]).await;
+    configure(&server, "Mutating", "m", vec![webhook(&hooks, "m", json!({}))]).await;
     let (code, created, warnings) = call(&server, Method::POST, MAPS, &map("x")).await;
     assert_eq!(code, 201, "{created}");
     assert_eq!(created["metadata"]["managedFields"][0]["operation"], "Update");
@@ -305,7 +245,7 @@ async fn broken_managed_fields_are_put_back_and_owners_counted_once() {
 async fn a_fork_goes_its_own_way_with_its_webhooks() {
     let hooks = Hooks::start(|_, _| json!({"allowed": false})).await;
     let server = ApiServer::start().await.unwrap();
-    configure(&server, "Validating", "v", vec![hooks.webhook("v", json!({}))]).await;
+    configure(&server, "Validating", "v", vec![webhook(&hooks, "v", json!({}))]).await;
     let fork = server.fork();
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v";
     assert_eq!(call(&fork, Method::DELETE, path, &Value::Null).await.0, 200);

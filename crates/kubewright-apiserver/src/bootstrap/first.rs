@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::{
-    admission::client::Clients,
     auth::rbac::Rules,
     clock::Clock,
     credentials::Credentials,
@@ -55,7 +54,7 @@ impl First {
         let credentials = Credentials::open(None, None, clock.now()).map_err(ApiError::internal)?;
         let store = Store::in_memory(Options::default());
         let entropy = Entropy::seeded(0);
-        let server = Server::new(store, clock, entropy, credentials, None, Vec::new(), Clients::new(None));
+        let server = Server::new(store, clock, entropy, credentials, None, Vec::new(), None);
         let server = Arc::new(server);
         server.complete().await?;
         let snapshot = server.store.snapshot();
@@ -145,7 +144,7 @@ mod tests {
         let credentials = Credentials::open(None, None, clock.now()).unwrap();
         let store = Store::in_memory(Options::default());
         let entropy = Entropy::seeded(7);
-        Arc::new(Server::new(store, clock, entropy, credentials, None, Vec::new(), Clients::new(None)))
+        Arc::new(Server::new(store, clock, entropy, credentials, None, Vec::new(), None))
     }
 
     /// All objects of a server, without what no two have in common.

@@ -5,6 +5,7 @@
 //! registry's.
 
 mod approval;
+mod conversion;
 mod default_values;
 mod definition;
 mod internal;
@@ -24,6 +25,7 @@ mod webhook;
 
 use crate::kinds::Strategy;
 
+pub(crate) use conversion::Conversion;
 pub(crate) use definition::{Definition, Names, Version};
 pub(crate) use openapi::{model_name, openapi_v2, openapi_v3};
 pub(crate) use resource::{

@@ -177,7 +177,10 @@ impl FieldManager<'_> {
     ) -> Result<Value, String> {
         let Some(schema) = self.versions.schema(&last.api_version) else { return Ok(merged) };
         let node = Node::root(&schema);
-        let mut merged = self.convert(merged, &last.api_version)?;
+        let mut merged = self
+            .convert(&merged, &last.api_version, node)
+            .map_err(|why| format!("failed to convert merged object to last applied version: {why}"))?
+            .into_owned();
         let owned_before = last.fields.with_named_fields(node);
         let mut pruned = merged.clone();
         remove(node, &mut pruned, &owned_before);
@@ -193,20 +196,28 @@ impl FieldManager<'_> {
         versions.sort_by_key(|(version, _)| *version != last.api_version);
         for (version, owned) in versions {
             let Some(schema) = self.versions.schema(version) else { continue };
-            let node = Node::root(&schema);
-            let mut whole = self.convert(merged.clone(), version)?;
-            let mut surplus = claims(node, &whole).with_named_fields(node);
-            surplus.remove(&claims(node, &self.convert(pruned, version)?).with_named_fields(node));
-            surplus.remove(&owned.with_named_fields(node));
-            remove(node, &mut whole, &surplus);
-            pruned = self.convert(whole, &last.api_version)?;
+            let other = Node::root(&schema);
+            let convert = |what: &str, object| {
+                let converted = self.convert(object, version, other);
+                converted.map_err(|why| {
+                    format!("failed add back owned items: failed to convert {what} object at version {version}: {why}")
+                })
+            };
+            let (whole, left) = (convert("merged", &merged), convert("pruned", &pruned));
+            let (mut whole, left) = (whole?.into_owned(), left?);
+            let mut surplus = claims(other, &whole).with_named_fields(other);
+            surplus.remove(&claims(other, &left).with_named_fields(other));
+            surplus.remove(&owned.with_named_fields(other));
+            remove(other, &mut whole, &surplus);
+            pruned = self.convert(&whole, &last.api_version, node)?.into_owned();
         }
 
         // And whatever this applier did not own before is none of its business.
         let mut dropped = claims(node, &merged).with_named_fields(node);
         dropped.remove(&claims(node, &pruned).with_named_fields(node));
         remove(node, &mut merged, &dropped.intersection(&owned_before));
-        self.convert(merged, self.api_version)
+        let schema = self.schema()?;
+        Ok(self.convert(&merged, self.api_version, Node::root(&schema))?.into_owned())
     }
 
     /// What is left of kubectl's conflicts once those are set aside that are with its own client-side self.

@@ -20,7 +20,7 @@ pub(crate) trait Versions {
     /// What an object looks like in an apiVersion; `None` for a version there is not (any more).
     fn schema(&self, api_version: &str) -> Option<SchemaRef>;
 
-    /// The object in another version. Versions that differ in nothing but their name need no conversion.
+    /// The object in another version; borrowed if that needs no conversion.
     fn convert<'o>(&self, object: &'o Value, _api_version: &str) -> Result<Cow<'o, Value>, String> {
         Ok(Cow::Borrowed(object))
     }
@@ -94,6 +94,8 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         &["metadata", "resourceVersion"],
     ])
 });
+
+static MANAGED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["metadata", "managedFields"]]));
 
 impl FieldManager<'_> {
     /// Sets `metadata.managedFields` of an object that is about to replace `live` by anything but an apply.
@@ -172,14 +174,21 @@ impl FieldManager<'_> {
             .ok_or_else(|| format!("no corresponding type for {}", type_text((self.api_version, self.kind))))
     }
 
-    pub(super) fn convert(&self, object: Value, api_version: &str) -> Result<Value, String> {
-        if type_of(&object).0 == api_version {
-            return Ok(object);
+    /// The object in another version, of which `node` is the root.
+    pub(super) fn convert<'o>(
+        &self,
+        object: &'o Value,
+        api_version: &str,
+        node: Node<'_>,
+    ) -> Result<Cow<'o, Value>, String> {
+        if type_of(object).0 == api_version {
+            return Ok(Cow::Borrowed(object));
         }
-        match self.versions.convert(&object, api_version)? {
-            Cow::Owned(converted) => Ok(converted),
-            Cow::Borrowed(_) => Ok(object),
+        let converted = self.versions.convert(object, api_version)?;
+        if let Cow::Owned(converted) = &converted {
+            node.validate(converted, Duplicates::Refused).map_err(|misfit| misfit.to_string())?;
         }
+        Ok(converted)
     }
 
     pub(super) fn entry(&self, manager: &str, operation: Operation) -> Entry {
@@ -245,8 +254,7 @@ impl Differences<'_> {
 
     /// The differences in a version.
     fn of(&mut self, api_version: &str) -> Result<&Comparison, String> {
-        let nothing = self.own == Comparison::default();
-        if api_version == self.manager.api_version || nothing {
+        if api_version == self.manager.api_version || self.is_nothing() {
             return Ok(&self.own);
         }
         let place = match self.others.iter().position(|(version, _)| version == api_version) {
@@ -260,16 +268,29 @@ impl Differences<'_> {
         Ok(&self.others[place].1)
     }
 
+    /// Whether both objects are the same, but for who owns what.
+    fn is_nothing(&self) -> bool {
+        let is_empty = |fields: &FieldSet| {
+            let mut fields = fields.clone();
+            fields.remove_recursively(&MANAGED_FIELDS);
+            fields.is_empty()
+        };
+        is_empty(&self.own.changed) && is_empty(&self.own.removed)
+    }
+
     fn in_version(&self, api_version: &str) -> Result<Comparison, String> {
         let Some(schema) = self.manager.versions.schema(api_version) else {
             return Ok(Comparison::default());
         };
+        let node = Node::root(&schema);
         let convert = |what: &str, object| {
-            let converted = self.manager.versions.convert(object, api_version);
+            let converted = self.manager.convert(object, api_version, node);
             converted.map_err(|why| format!("failed to convert {what} object: {why}"))
         };
-        let (old, new) = (convert("old", self.old)?, convert("new", self.new)?);
-        Ok(self.manager.compare(Node::root(&schema), &old, &new))
+        // Both are asked for, so that they can be converted together.
+        let (old, new) = (convert("old", self.old), convert("new", self.new));
+        let (old, new) = (old?, new?);
+        Ok(self.manager.compare(node, &old, &new))
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct ScaleFields<'a> {
     pub api_version: &'a str,
     /// Each version of the kind with the field names that lead to the replicas, such as `spec`, `replicas`;
     /// none for a version without `/scale`.
-    pub paths: &'a [(&'a str, Option<Vec<&'a str>>)],
+    pub paths: &'a [(String, Option<Vec<String>>)],
 }
 
 impl ScaleFields<'_> {

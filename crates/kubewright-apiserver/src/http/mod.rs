@@ -26,7 +26,7 @@ use crate::{
     KUBERNETES_VERSION,
     auth::{self, UserInfo, rbac},
     error::ApiError,
-    rest::Scope,
+    rest::{Scope, ownership::Conversions},
     selector::FieldSelector,
     server::Server,
 };
@@ -254,6 +254,7 @@ impl Call<'_> {
             user: self.user,
             accepted,
             warnings: Mutex::default(),
+            conversions: Conversions::default(),
             settles: false,
         });
         let outcome = scope.run(verb).await;

@@ -273,11 +273,13 @@ impl Resource {
         }
     }
 
-    /// The field names that lead to the number of replicas.
-    pub(crate) fn replicas_path(&self) -> Vec<String> {
+    /// The field names that lead to the number of replicas, for each apiVersion; none where there is no `/scale`.
+    pub(crate) fn replicas_paths(&self) -> Vec<(String, Option<Vec<String>>)> {
         match &self.origin {
-            Origin::BuiltIn(_) => vec!["spec".to_owned(), "replicas".to_owned()],
-            Origin::Custom(custom) => custom.replicas_path(&self.version),
+            Origin::BuiltIn(_) => {
+                vec![(self.api_version(), Some(vec!["spec".to_owned(), "replicas".to_owned()]))]
+            }
+            Origin::Custom(custom) => custom.replicas_paths(),
         }
     }
 

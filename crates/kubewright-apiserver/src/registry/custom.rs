@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Origin, Resource, Storage, Subresource, group_version};
 use crate::{
-    crd::{self, Definition, SelectableFields, Table, Verdict},
+    crd::{self, Conversion, Definition, SelectableFields, Table, Verdict},
     error::ApiError,
     field::{FieldError, Path},
     rest::codec,
@@ -33,6 +33,10 @@ pub(crate) struct Custom {
     /// Objects that were written later already follow the schemas.
     pub(crate) schema_revision: u64,
     pub(crate) storage_version: String,
+    /// How objects in the storage version begin as JSON.
+    pub(crate) storage_head: Vec<u8>,
+    /// The webhook that converts between versions; without one they differ in name only.
+    pub(crate) conversion: Option<Conversion>,
     versions: BTreeMap<String, Version>,
 }
 
@@ -49,8 +53,7 @@ impl Custom {
     /// Reads a definition. What has not changed since `before` is taken over.
     pub(crate) fn read(definition: Value, revision: u64, before: Option<&Arc<Self>>) -> Self {
         let view = Definition(&definition);
-        let same = before.filter(|before| before.definition["spec"] == definition["spec"]);
-        let versions = view
+        let versions: BTreeMap<String, Version> = view
             .versions()
             .map(|version| {
                 let schema = before
@@ -68,11 +71,14 @@ impl Custom {
                 (version.name().to_owned(), entry)
             })
             .collect();
+        let same = before.filter(|before| {
+            versions.iter().all(|(name, version)| before.schema(name).same(&version.schema))
+        });
+        let storage_version = view.storage_version().map(|version| version.name()).unwrap_or_default();
         Self {
-            storage_version: view
-                .storage_version()
-                .map(|version| version.name().to_owned())
-                .unwrap_or_default(),
+            conversion: Conversion::of(view),
+            storage_head: codec::custom_head(&group_version(view.group(), storage_version)),
+            storage_version: storage_version.to_owned(),
             schema_revision: same.map_or(revision, |before| before.schema_revision),
             revision,
             versions,
@@ -143,7 +149,12 @@ impl Custom {
         Definition(&self.definition).version(version).unwrap_or(crd::Version(&NONE))
     }
 
-    fn schema(&self, version: &str) -> SchemaRef {
+    /// Whether it defines such a version, served or not.
+    pub(crate) fn has_version(&self, version: &str) -> bool {
+        self.versions.contains_key(version)
+    }
+
+    pub(crate) fn schema(&self, version: &str) -> SchemaRef {
         self.versions.get(version).map(|entry| entry.schema.clone()).unwrap_or_default()
     }
 
@@ -222,10 +233,16 @@ impl Custom {
         self.view(version).scale().ok_or_else(|| ApiError::internal("the version has no scale subresource"))
     }
 
-    /// The field names that lead to the number of replicas.
-    pub(crate) fn replicas_path(&self, version: &str) -> Vec<String> {
-        let path = self.view(version).scale().and_then(|scale| scale["specReplicasPath"].as_str());
-        path.unwrap_or_default().split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
+    /// The field names that lead to the number of replicas, for each apiVersion; none where there is no `/scale`.
+    pub(crate) fn replicas_paths(&self) -> Vec<(String, Option<Vec<String>>)> {
+        let view = Definition(&self.definition);
+        let steps = |scale: &Value| {
+            let path = scale["specReplicasPath"].as_str().unwrap_or_default();
+            path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
+        };
+        view.versions()
+            .map(|version| (group_version(view.group(), version.name()), version.scale().map(steps)))
+            .collect()
     }
 
     pub(crate) fn scale(&self, version: &str, object: &Value) -> Result<Value, ApiError> {

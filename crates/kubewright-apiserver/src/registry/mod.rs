@@ -103,12 +103,9 @@ impl Resource {
         matches!(self.origin, Origin::Custom(_))
     }
 
-    /// Whether objects are kept in this very version.
-    pub(crate) fn is_storage_version(&self) -> bool {
-        match &self.origin {
-            Origin::BuiltIn(_) => self.storage.convert.is_none(),
-            Origin::Custom(custom) => custom.storage_version == *self.version,
-        }
+    /// Whether a webhook converts between its versions.
+    pub(crate) fn has_converter(&self) -> bool {
+        matches!(&self.origin, Origin::Custom(custom) if custom.conversion.is_some())
     }
 
     /// An object that nobody has touched yet: what decoding `{}` gives.

@@ -1,8 +1,10 @@
 //! Between the store's bytes and objects.
 //!
 //! A built-in object is kept without `kind` and `apiVersion`: lists leave them out, and a single object gets
-//! them back as a prefix. A custom object is kept whole, in its storage version. An object in memory always
-//! carries both, in the version of the request.
+//! them back as a prefix. A custom object is kept whole, in the storage version of its day. An object in memory
+//! always carries both, in the version of the request.
+
+use std::{slice, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -20,7 +22,7 @@ use crate::{
 
 impl Resource {
     /// Whether the stored bytes are already what this version serves.
-    fn serves_as_stored(&self, stored: &Stored) -> bool {
+    pub(crate) fn serves_as_stored(&self, stored: &Stored) -> bool {
         match &self.origin {
             Origin::BuiltIn(_) => self.storage.convert.is_none(),
             Origin::Custom(custom) => {
@@ -53,26 +55,53 @@ impl Resource {
 impl Scope {
     /// The object in the version of the request.
     pub(crate) async fn load(&self, stored: &Stored) -> Result<Value, ApiError> {
-        self.convert(stored, parse(&stored.bytes)?).await
+        self.convert_stored(stored, parse(&stored.bytes)?).await
     }
 
     /// The object in the version of the request, folded for a write.
     pub(crate) async fn load_folded(&self, stored: &Stored) -> Result<Value, ApiError> {
-        self.convert(stored, decode::json::parse_folded(&stored.bytes).map_err(damaged)?.value).await
+        self.convert_stored(stored, decode::json::parse_folded(&stored.bytes).map_err(damaged)?.value).await
     }
 
-    async fn convert(&self, stored: &Stored, mut object: Value) -> Result<Value, ApiError> {
+    async fn convert_stored(&self, stored: &Stored, mut object: Value) -> Result<Value, ApiError> {
+        self.read_stored(stored, &mut object)?;
+        if let Origin::Custom(custom) = &self.resource.origin {
+            self.to_version(custom, slice::from_mut(&mut object), &self.resource.version).await?;
+        }
+        Ok(object)
+    }
+
+    /// Many objects in the version of the request: what a webhook has to convert, it gets together.
+    pub(crate) async fn load_all(&self, stored: &[Arc<Stored>]) -> Result<Vec<Value>, ApiError> {
+        let read = |stored: &Arc<Stored>| {
+            let mut object = parse(&stored.bytes)?;
+            self.read_stored(stored, &mut object).map(|()| object)
+        };
+        let mut objects: Vec<Value> = stored.iter().map(read).collect::<Result<_, _>>()?;
+        if let Origin::Custom(custom) = &self.resource.origin {
+            self.to_version(custom, &mut objects, &self.resource.version).await?;
+        }
+        Ok(objects)
+    }
+
+    /// Brings an object up to today's form: a built-in one of the request's version, a custom one of its own.
+    fn read_stored(&self, stored: &Stored, object: &mut Value) -> Result<(), ApiError> {
         match &self.resource.origin {
             Origin::BuiltIn(_) => {
                 if let Some(convert) = &self.resource.storage.convert {
-                    (convert.from_storage)(&mut object);
-                    self.resource.normalise(&mut object)?;
+                    (convert.from_storage)(object);
+                    self.resource.normalise(object)?;
                 }
+                self.set_type(object);
             }
-            Origin::Custom(custom) => Box::pin(self.read_stored(custom, stored, &mut object)).await?,
+            Origin::Custom(custom) if stored.revision <= custom.schema_revision => {
+                let version = version_of(object).to_owned();
+                custom.coerce(&version, object).map_err(ApiError::internal)?;
+                custom.default(&version, object);
+            }
+            Origin::Custom(_) => {}
         }
-        self.set_type(&mut object);
-        Ok(object)
+        Ok(())
     }
 
     /// Gives an object the kind and version of the request.
@@ -85,20 +114,19 @@ impl Scope {
 
     /// The write that stores `object`, which is folded or not and in the version of the request.
     pub(crate) async fn put(&self, mut object: Value) -> Result<Change, ApiError> {
-        let labels = labels(&object);
-        if let Some(convert) = &self.resource.storage.convert {
-            (convert.to_storage)(&mut object);
-        }
-        let fields = self.selectable(&object);
         match &self.resource.origin {
             Origin::BuiltIn(_) => {
+                if let Some(convert) = &self.resource.storage.convert {
+                    (convert.to_storage)(&mut object);
+                }
                 if let Value::Object(map) = &mut object {
                     map.remove("kind");
                     map.remove("apiVersion");
                 }
             }
-            Origin::Custom(custom) => Box::pin(self.prepare_stored(custom, &mut object)).await?,
+            Origin::Custom(custom) => self.prepare_stored(custom, &mut object).await?,
         }
+        let (labels, fields) = (labels(&object), self.selectable(&object));
         Ok(Change::put(labels, fields, move |revision, out| encode(object, revision, out)))
     }
 
@@ -136,6 +164,12 @@ fn labels(object: &Value) -> Attributes {
 fn encode(mut object: Value, revision: u64, out: &mut Vec<u8>) {
     access::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
     write_json(out, &Unfolded::new(&object));
+}
+
+/// The version in an object's apiVersion.
+pub(crate) fn version_of(object: &Value) -> &str {
+    let version = access::get_str(object, &["apiVersion"]);
+    version.split_once('/').map_or(version, |(_, version)| version)
 }
 
 /// Stored bytes as an object.

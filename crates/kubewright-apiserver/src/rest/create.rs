@@ -25,25 +25,29 @@ const GENERATED_BASE_MAX: usize = 58;
 pub(crate) enum Written {
     /// The object as it is now stored, or as it was when it went.
     Stored(Arc<Stored>),
-    /// The object as it would have been stored.
-    DryRun(Value),
+    /// The object as it would have been stored, or was found.
+    Unwritten(Value),
 }
 
 impl Written {
     pub(crate) async fn answer(self, scope: &Scope, code: u16) -> Result<Answer, ApiError> {
         match self {
             Self::Stored(stored) => respond::stored(scope, code, &stored).await,
-            Self::DryRun(object) => respond::object(scope, code, object),
+            Self::Unwritten(object) => respond::object(scope, code, object),
         }
     }
 }
 
 pub(crate) async fn create(scope: &Scope) -> Result<Answer, ApiError> {
     let options = WriteOptions::read("CreateOptions", &scope.query, &scope.user_agent, false)?;
-    let mut object = scope.body_object(&options)?;
-    scope.fix_namespace(&mut object)?;
-    scope.deduplicate_owners(&mut object, "");
-    scope.record_update(scope.resource.empty(), &mut object, &options.manager);
+    let read = || -> Result<Value, ApiError> {
+        let mut object = scope.body_object(&options)?;
+        scope.fix_namespace(&mut object)?;
+        scope.deduplicate_owners(&mut object, "");
+        scope.record_update(scope.resource.empty(), &mut object, &options.manager);
+        Ok(object)
+    };
+    let object = scope.with_conversions(read).await?;
     let written = scope.create_object(object, &options).await?;
     written.answer(scope, 201).await
 }
@@ -193,7 +197,7 @@ impl Scope {
         if options.dry_run {
             return match self.server.store.get(self.storage(), &key) {
                 Some(existing) => Err(self.exists(name, &existing)),
-                None => Ok(Written::DryRun(object)),
+                None => Ok(Written::Unwritten(self.as_if_stored(object).await?)),
             };
         }
         let change = self.put(object).await?;

@@ -60,13 +60,14 @@ pub(crate) async fn delete_collection(scope: &Scope) -> Result<Answer, ApiError>
     let options = scope.delete_options()?;
     let selection = ListOptions::read(&scope.query, false)?;
     let page = list::page(scope, &selection).await?;
+    let objects = scope.load_all(&page.objects).await?;
     let mut deleted = Vec::with_capacity(page.objects.len());
-    for object in &page.objects {
+    for (object, loaded) in page.objects.iter().zip(objects) {
         let one = scope.at(scope.resource.clone(), object.namespace(), object.name());
         let outcome = one.delete_object(&options, Some("")).await;
         one.warnings.into_inner().into_iter().for_each(|warning| scope.warn(warning));
         match outcome {
-            Ok(_) => deleted.push(scope.load(object).await?),
+            Ok(_) => deleted.push(loaded),
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -155,7 +156,7 @@ impl Scope {
                     return Ok(Outcome::Waits(Written::Stored(current)));
                 }
                 if options.dry_run {
-                    return Ok(Outcome::Waits(Written::DryRun(marked)));
+                    return Ok(Outcome::Waits(Written::Unwritten(marked)));
                 }
                 let change = self.put(marked).await?;
                 match self.commit_over(&key, &current, change).await? {
@@ -184,6 +185,9 @@ impl Scope {
     }
 
     async fn last_state(&self, removed: &Arc<Stored>, marked: Value) -> Value {
+        if !self.resource.returns_deleted() {
+            return marked;
+        }
         self.load(removed).await.unwrap_or(marked)
     }
 

@@ -165,6 +165,7 @@ impl Server {
             body: bytes::Bytes::new(),
             accepted: Accepted::PLAIN,
             warnings: parking_lot::Mutex::default(),
+            conversions: super::ownership::Conversions::default(),
             settles: false,
         })
     }
@@ -286,11 +287,14 @@ impl Scope {
         if !crd::awaits_cleanup(&custom.definition) {
             return Ok(false);
         }
-        if let Some(resource) = custom.resources().first() {
+        let resources = custom.resources();
+        if let Some(resource) = resources.first() {
             let collection = self.server.store.collection(&resource.storage.id);
             for object in collection.range("", "") {
-                let one =
-                    Self { settles: true, ..self.at(resource.clone(), object.namespace(), object.name()) };
+                // In the version it is kept in nothing has to be converted.
+                let kept = resources.iter().find(|one| object.bytes.starts_with(&one.head));
+                let kept = kept.unwrap_or(resource).clone();
+                let one = Self { settles: true, ..self.at(kept, object.namespace(), object.name()) };
                 match Box::pin(super::delete::collect(&one)).await {
                     Ok(()) => {}
                     Err(error) if error.code == 404 => {}

@@ -23,6 +23,8 @@ pub(crate) struct Page {
     pub(crate) revision: u64,
     pub(crate) continue_token: String,
     pub(crate) remaining: Option<usize>,
+    /// Whether it was asked for as a page, which kube-apiserver reads from its store.
+    pub(crate) is_paged: bool,
 }
 
 pub(crate) async fn list(scope: &Scope) -> Result<Answer, ApiError> {
@@ -69,7 +71,8 @@ pub(crate) async fn page(scope: &Scope, options: &ListOptions) -> Result<Page, A
         }
         objects.push(object.clone());
     }
-    Ok(Page { objects, revision: collection.revision(), continue_token, remaining })
+    let is_paged = limit > 0 || options.continue_token.is_some();
+    Ok(Page { objects, revision: collection.revision(), continue_token, remaining, is_paged })
 }
 
 async fn revision(scope: &Scope, options: &ListOptions) -> Result<Collection, ApiError> {

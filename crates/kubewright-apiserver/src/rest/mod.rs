@@ -14,7 +14,7 @@ mod eviction;
 mod list;
 pub(crate) mod logs;
 pub(crate) mod options;
-mod ownership;
+pub(crate) mod ownership;
 mod patch;
 mod read;
 mod respond;
@@ -27,6 +27,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use self::ownership::Conversions;
 use crate::{
     auth::UserInfo,
     error::ApiError,
@@ -57,6 +58,8 @@ pub(crate) struct Scope {
     pub(crate) body: Bytes,
     pub(crate) accepted: Accepted,
     pub(crate) warnings: Mutex<Vec<String>>,
+    /// What the field manager needs of other versions.
+    pub(crate) conversions: Conversions,
     /// Whether this is part of settling definitions, which sees by itself to what that sets in motion.
     pub(crate) settles: bool,
 }
@@ -104,6 +107,7 @@ impl Scope {
             body: Bytes::new(),
             accepted: self.accepted,
             warnings: Mutex::default(),
+            conversions: Conversions::default(),
             settles: self.settles,
         }
     }

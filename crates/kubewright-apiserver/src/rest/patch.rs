@@ -196,7 +196,8 @@ async fn apply_new(scope: &Scope, mut config: Value, options: &WriteOptions) -> 
     if name.is_empty() {
         access::set(&mut config, &["metadata", "name"], scope.name.as_str());
     }
-    let object = scope.decode_applied(scope.resource.empty(), &config, options)?;
+    let apply = || scope.decode_applied(scope.resource.empty(), &config, options);
+    let object = scope.with_conversions(apply).await?;
     scope.create_object(object, options).await?.answer(scope, 201).await
 }
 

@@ -164,7 +164,7 @@ impl Scope {
         let written = self.update_object(&mut transform, &options).await?;
         let object = match written {
             super::create::Written::Stored(stored) => self.load(&stored).await?,
-            super::create::Written::DryRun(object) => object,
+            super::create::Written::Unwritten(object) => object,
         };
         Ok(respond::document_answer(self, 200, &self.scale_of(&object)?))
     }
@@ -173,9 +173,7 @@ impl Scope {
     fn scaled(&self, live: &Value, write: &ScaleWrite, options: &WriteOptions) -> Result<Value, ApiError> {
         let schema = Types::get().kind("autoscaling", "v1", "Scale").unwrap_or_default();
         let api_version = self.resource.api_version();
-        let path = self.resource.replicas_path();
-        let paths = [(api_version.as_str(), Some(path.iter().map(String::as_str).collect()))];
-        let owners = ScaleFields { api_version: &api_version, paths: &paths };
+        let owners = ScaleFields { api_version: &api_version, paths: &self.resource.replicas_paths() };
         let managed = access::get(live, &["metadata", "managedFields"]);
         let mut before = self.scale_for_update(live)?;
         if let Some(managed) = owners.to_scale(managed).map_err(ApiError::internal)? {

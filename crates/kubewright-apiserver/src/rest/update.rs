@@ -103,7 +103,7 @@ impl Scope {
         for _ in 0..ATTEMPTS {
             let current = self.server.store.get(self.storage(), &key).ok_or_else(|| self.not_found())?;
             let old = self.load_folded(&current).await?;
-            let mut new = transform(&old)?;
+            let mut new = self.with_conversions(|| transform(&old)).await?;
             self.check_preconditions(&new, &old)?;
             self.admit(Operation::Update, &mut new, Some(&old), options).await?;
             self.prepare_update(&mut new, &old);
@@ -113,11 +113,9 @@ impl Scope {
             keep_times_of_unchanged(&old, &mut new);
             let outcome = if goes_with_this_write(&new) {
                 self.remove(&key, &current, new, options).await
-            } else if new == old {
-                return Ok(match options.dry_run {
-                    true => Written::DryRun(old),
-                    false => Written::Stored(current),
-                });
+            } else if new == old && (options.dry_run || self.keeps_form(&current, &new).await?) {
+                let as_stored = !options.dry_run && self.resource.serves_as_stored(&current);
+                return Ok(if as_stored { Written::Stored(current) } else { Written::Unwritten(old) });
             } else {
                 self.replace(&key, &current, new, options).await
             };
@@ -216,7 +214,7 @@ impl Scope {
         options: &WriteOptions,
     ) -> Result<Option<Written>, ApiError> {
         if options.dry_run {
-            return Ok(Some(Written::DryRun(new)));
+            return Ok(Some(Written::Unwritten(self.as_if_stored(new).await?)));
         }
         let change = self.put(new).await?;
         self.commit_over(key, current, change).await
@@ -249,10 +247,10 @@ impl Scope {
         options: &WriteOptions,
     ) -> Result<Option<Written>, ApiError> {
         if options.dry_run {
-            return Ok(Some(Written::DryRun(answer)));
+            return Ok(Some(Written::Unwritten(answer)));
         }
         let removed = self.commit_over(key, current, Self::removal(None)).await?;
-        Ok(removed.map(|_| Written::DryRun(answer)))
+        Ok(removed.map(|_| Written::Unwritten(answer)))
     }
 }
 

@@ -25,6 +25,8 @@ use crate::{
     table::{ListMeta, PartialObjectMetadata},
 };
 
+/// Between attempts at a conversion.
+const CONVERSION_PAUSE: Duration = Duration::from_secs(1);
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// Without a timeout a watch ends after half an hour to an hour, so that clients spread over servers.
 const DEFAULT_TIMEOUT_SECONDS: std::ops::Range<u64> = 1800..3600;
@@ -48,6 +50,7 @@ pub(crate) async fn watch(scope: &Arc<Scope>) -> Result<Answer, ApiError> {
     let mut stream = Stream {
         scope: scope.clone(),
         pending: VecDeque::new(),
+        backlog: VecDeque::new(),
         watcher: None,
         deadline,
         alarm: Box::pin(sleep_until(deadline)),
@@ -85,10 +88,8 @@ pub(crate) async fn watch(scope: &Arc<Scope>) -> Result<Answer, ApiError> {
         )
         .await?;
         after = page.revision;
-        for object in &page.objects {
-            let line = stream.line("ADDED", object).await;
-            stream.pending.push_back(line);
-        }
+        let lines = stream.lines("ADDED", &page.objects).await;
+        stream.pending.extend(lines.map_err(|error| page.refused(scope, error))?);
         if options.send_initial_events == Some(true) && options.bookmarks {
             let line = stream.bookmark(page.revision, true);
             stream.pending.push_back(line);
@@ -127,7 +128,10 @@ struct Stream {
     scope: Arc<Scope>,
     options: ListOptions,
     watcher: Option<Watcher>,
+    /// Lines that are ready.
     pending: VecDeque<Bytes>,
+    /// Events of which no line was made yet.
+    backlog: VecDeque<Arc<Event>>,
     deadline: Instant,
     /// Goes off when the next bookmark is due, or at the deadline. Kept from event to event, like `stopped`,
     /// because to wait anew costs more than an event does.
@@ -147,6 +151,10 @@ impl Stream {
             if self.state == Phase::Ending {
                 return None;
             }
+            if !self.backlog.is_empty() {
+                self.work_off().await;
+                continue;
+            }
             let watcher = self.watcher.as_mut()?;
             let batch = tokio::select! {
                 biased;
@@ -158,11 +166,7 @@ impl Stream {
                 }
             };
             match batch {
-                Some(Ok(events)) => {
-                    for event in events {
-                        self.push(&event).await;
-                    }
-                }
+                Some(Ok(events)) => self.backlog.extend(events),
                 Some(Err(compacted)) => {
                     self.pending.push_back(gone(compacted.oldest));
                     self.state = Phase::Ending;
@@ -180,6 +184,40 @@ impl Stream {
                     self.set_alarm();
                 }
             }
+        }
+    }
+
+    /// Makes lines of the backlog. An event that can't be converted is waited for: nobody misses it, and nobody sees
+    /// what comes after it first.
+    async fn work_off(&mut self) {
+        while let Some(event) = self.backlog.pop_front() {
+            match self.line_of(&event).await {
+                Ok(line) => self.pending.extend(line),
+                Err(error) if !self.scope.resource.has_converter() => {
+                    self.pending.push_back(error_line(&error));
+                }
+                Err(_) => {
+                    self.backlog.push_front(event);
+                    if self.pending.is_empty() {
+                        self.pause().await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits before a conversion is tried again.
+    async fn pause(&mut self) {
+        let until = (Instant::now() + CONVERSION_PAUSE).min(self.deadline);
+        tokio::select! {
+            biased;
+            () = sleep_until(until) => {
+                if Instant::now() >= self.deadline {
+                    self.state = Phase::Ending;
+                }
+            }
+            () = self.stopped.as_mut() => self.state = Phase::Ending,
         }
     }
 
@@ -202,7 +240,8 @@ impl Stream {
         chunk.into()
     }
 
-    async fn push(&mut self, event: &Arc<Event>) {
+    /// The line by which this watcher learns of an event, if it does.
+    async fn line_of(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
         let scope = self.scope.clone();
         let in_scope = |object: &Stored| {
             (scope.namespace.is_empty()
@@ -217,51 +256,57 @@ impl Stream {
             (true, true) => self.event_line(event, "MODIFIED").await,
             (true, false) if event.kind == EventKind::Deleted => self.event_line(event, "DELETED").await,
             (true, false) => self.left_selector(event).await,
-            (false, false) => return,
+            (false, false) => return Ok(None),
         };
-        self.pending.push_back(line);
+        line.map(Some)
     }
 
-    /// The line of an event as it happened, serialised once for all who watch it in this form.
-    async fn event_line(&mut self, event: &Event, kind: &'static str) -> Bytes {
+    /// The line of an event as it happened, made once for all who watch it in this form.
+    async fn event_line(&mut self, event: &Event, kind: &'static str) -> Result<Bytes, ApiError> {
         let natural = match event.kind {
             EventKind::Added => "ADDED",
             EventKind::Modified => "MODIFIED",
             EventKind::Deleted => "DELETED",
         };
-        let shared = kind == natural
-            && self.scope.accepted.shape == Shape::Whole
-            && self.scope.resource.is_storage_version();
-        if !shared {
+        if kind != natural || self.scope.accepted.shape != Shape::Whole {
             return self.line(kind, &event.object).await;
         }
-        if let Some(line) = event.encoded.get() {
-            return line.clone();
+        if self.scope.resource.serves_as_stored(&event.object) {
+            if let Some(line) = event.encoded.get() {
+                return Ok(line.clone());
+            }
+            let line = self.line(kind, &event.object).await?;
+            return Ok(event.encoded.get_or_init(|| line).clone());
         }
-        let line = self.line(kind, &event.object).await;
-        event.encoded.get_or_init(|| line).clone()
+        let Some(version) = self.scope.version_now() else { return self.line(kind, &event.object).await };
+        let shared = event.converted.of(&version);
+        let line = shared.get_or_try_init(|| self.line(kind, &event.object)).await?;
+        Ok(line.clone())
     }
 
     /// An object that no longer matches is deleted for this watcher: as it was, under the event's revision.
-    async fn left_selector(&mut self, event: &Event) -> Bytes {
-        let Some(previous) = &event.previous else { return Bytes::new() };
-        match self.scope.load(previous).await {
-            Ok(mut object) => {
-                access::set(&mut object, &["metadata", "resourceVersion"], event.revision.to_string());
-                self.value_line("DELETED", object)
-            }
-            Err(error) => error_line(&error),
-        }
+    async fn left_selector(&mut self, event: &Event) -> Result<Bytes, ApiError> {
+        let Some(previous) = &event.previous else { return Ok(Bytes::new()) };
+        let mut object = self.scope.load(previous).await?;
+        access::set(&mut object, &["metadata", "resourceVersion"], event.revision.to_string());
+        Ok(self.value_line("DELETED", object))
     }
 
-    async fn line(&mut self, kind: &'static str, object: &Stored) -> Bytes {
+    async fn line(&mut self, kind: &'static str, object: &Stored) -> Result<Bytes, ApiError> {
         if let Some(line) = self.line_as_stored(kind, object) {
-            return line;
+            return Ok(line);
         }
-        match self.scope.load(object).await {
-            Ok(object) => self.value_line(kind, object),
-            Err(error) => error_line(&error),
+        let object = self.scope.load(object).await?;
+        Ok(self.value_line(kind, object))
+    }
+
+    /// The lines of many objects, which are converted together.
+    async fn lines(&mut self, kind: &'static str, objects: &[Arc<Stored>]) -> Result<Vec<Bytes>, ApiError> {
+        if let Some(lines) = objects.iter().map(|object| self.line_as_stored(kind, object)).collect() {
+            return Ok(lines);
         }
+        let objects = self.scope.load_all(objects).await?;
+        Ok(objects.into_iter().map(|object| self.value_line(kind, object)).collect())
     }
 
     /// The line of an object of which nothing but stored bytes is shown.

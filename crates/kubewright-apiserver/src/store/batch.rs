@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::{
-    object::{Attributes, Event, EventKind, ResourceId, Stored},
+    object::{Attributes, Converted, Event, EventKind, ResourceId, Stored},
     state::State,
 };
 
@@ -197,7 +197,14 @@ impl<'a> Batch<'a> {
         };
         let key = previous.as_ref().map_or_else(|| slot.1.clone(), |old| old.key.clone());
         let object = Stored { key, revision, bytes: Bytes::copy_from_slice(scratch), labels, fields };
-        let event = Event { revision, kind, object: Arc::new(object), previous, encoded: OnceLock::new() };
+        let event = Event {
+            revision,
+            kind,
+            object: Arc::new(object),
+            previous,
+            encoded: OnceLock::new(),
+            converted: Converted::default(),
+        };
         self.staged.push(Staged { resource: slot.0.clone(), event: Arc::new(event), shadows });
         self.newest.insert(slot, self.staged.len() - 1);
         Ok(())

@@ -28,7 +28,7 @@ use self::{
 pub use self::{
     batch::{Change, CommitError, EncodeDelete, EncodePut, Expect, Write},
     durable::OpenError,
-    object::{Attributes, Event, EventKind, ResourceId, Stored},
+    object::{Attributes, Converted, Event, EventKind, ResourceId, Stored},
     state::{Collection, Compacted, RevisionError, Snapshot},
     watcher::Watcher,
 };

@@ -10,6 +10,8 @@ use std::{
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 /// Names one collection: a plural resource name and its API group, such as `deployments.apps`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,6 +158,27 @@ pub struct Event {
     pub previous: Option<Arc<Stored>>,
     /// The watch line of this event, serialised by whoever needs it first and shared by all.
     pub encoded: OnceLock<Bytes>,
+    /// The watch lines of this event in other versions.
+    pub converted: Converted,
+}
+
+/// Watch lines by the name of their version, each made by whoever needs it first and shared by all.
+#[derive(Debug, Default)]
+pub struct Converted(Mutex<Vec<(Box<str>, Line)>>);
+
+type Line = Arc<OnceCell<Bytes>>;
+
+impl Converted {
+    /// The line in a version, or its place.
+    pub(crate) fn of(&self, version: &str) -> Line {
+        let mut lines = self.0.lock();
+        if let Some((_, line)) = lines.iter().find(|(known, _)| **known == *version) {
+            return line.clone();
+        }
+        let line = Arc::default();
+        lines.push((version.into(), Arc::clone(&line)));
+        line
+    }
 }
 
 impl Event {

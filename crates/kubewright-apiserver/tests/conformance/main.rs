@@ -22,6 +22,7 @@ mod watch;
 mod admission;
 mod apply;
 mod clients;
+mod conversion;
 mod definitions;
 mod deletion;
 mod discovery;

@@ -8,6 +8,7 @@ use http::{Request, Response, Version};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{body::Incoming, client::conn, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::Timestamp;
 use kubewright_apiserver::{Clock, auth::certificates::CertificateAuthority};
 use parking_lot::Mutex;
 use rustls::{
@@ -104,13 +105,22 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Starts one; `answer` turns the request into the fields of the response besides the uid.
+    /// Starts one; `answer` turns the request into the fields of the response. The uid is the request's unless it gives
+    /// another; `{"http": CODE}` and `{"body": TEXT}` are answered as they say.
     pub(crate) async fn start<F, R>(answer: F) -> Self
     where
         F: Fn(Value) -> R + Clone + Send + 'static,
         R: Future<Output = Value> + Send + 'static,
     {
-        let now = Clock::system().now();
+        Self::certified_at(Clock::system().now(), answer).await
+    }
+
+    /// Starts one whose certificate was made at some time.
+    pub(crate) async fn certified_at<F, R>(now: Timestamp, answer: F) -> Self
+    where
+        F: Fn(Value) -> R + Clone + Send + 'static,
+        R: Future<Output = Value> + Send + 'static,
+    {
         let authority = CertificateAuthority::generate(now).expect("an authority");
         let serving = authority.serving(&[], now).expect("a certificate");
         let tls = TlsAcceptor::from(Arc::new(authority.server_config(&serving).expect("TLS")));
@@ -135,6 +145,11 @@ impl Webhook {
     /// One that allows everything.
     pub(crate) async fn allowing() -> Self {
         Self::start(async |_| json!({"allowed": true})).await
+    }
+
+    /// Forgets what it was asked.
+    pub(crate) fn forget(&self) {
+        self.asked.lock().clear();
     }
 
     /// How to reach it.
@@ -190,10 +205,16 @@ where
         let answer = Response::builder().status(code as u16).body(Full::default());
         return Ok(answer.expect("a status"));
     }
-    response["uid"] = uid;
-    let review =
-        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-    let answer =
-        Response::builder().header("content-type", "application/json").body(Full::from(review.to_string()));
+    let body = match response["body"].as_str() {
+        Some(body) => body.to_owned(),
+        None => {
+            if response.get("uid").is_none() {
+                response["uid"] = uid;
+            }
+            json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
+                .to_string()
+        }
+    };
+    let answer = Response::builder().header("content-type", "application/json").body(Full::from(body));
     Ok(answer.expect("an answer"))
 }

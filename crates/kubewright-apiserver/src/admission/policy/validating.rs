@@ -199,7 +199,8 @@ pub(in super::super) async fn validate(
                     _ => vec![Value::Null],
                 };
                 let namespace = namespace_object(request).map_err(Halt::Request)?;
-                policy.evaluate(request, &matched, objects, &namespace, &params).map_err(Halt::Setup)
+                let verdicts = policy.evaluate(request, &matched, objects, &namespace, &params).await;
+                verdicts.map_err(Halt::Setup)
             };
             match verdicts.await {
                 Ok(verdicts) => {
@@ -267,7 +268,7 @@ impl Policy {
     }
 
     /// What the policy says of a request, once for each of the parameters.
-    fn evaluate(
+    async fn evaluate(
         &self,
         request: &Attributes<'_>,
         matched: &Resource,
@@ -275,15 +276,11 @@ impl Policy {
         namespace: &Value,
         params: &[Value],
     ) -> Result<Vec<Verdict>, String> {
-        let in_version = |object: Option<&Value>| -> Result<Value, String> {
-            let mut object = object.cloned().unwrap_or_default();
-            if !object.is_null() {
-                let converted = request.convert(&mut object, request.resource(), matched);
-                converted.map_err(|error| format!("failed to convert object version: {}", error.message))?;
-            }
-            Ok(object)
-        };
-        let (object, old) = (in_version(objects.object)?, in_version(objects.old)?);
+        let failed = |error: ApiError| format!("failed to convert object version: {}", error.message);
+        let from = request.resource();
+        let object = request.converted(objects.object, from, matched).await.map_err(failed)?;
+        let old = request.converted(objects.old, from, matched).await.map_err(failed)?;
+        let (object, old) = (object.unwrap_or_default(), old.unwrap_or_default());
         let asked = Value::Object(request.request(matched));
         let authorizer = UserAuthorizer::of(request, request.resource());
         let input = |params| Input {

@@ -18,11 +18,10 @@ pub(super) use self::{
 };
 use super::{
     attributes::Attributes,
-    client::{CallError, Endpoint},
     expressions::{Compiler, Conditions, Input, UserAuthorizer},
     matching::{Matcher, Objects},
 };
-use crate::{error::ApiError, kinds::access, registry::Resource, store::ResourceId};
+use crate::{error::ApiError, kinds::access, registry::Resource, webhook::Endpoint};
 
 /// Which of the two kinds of webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +85,7 @@ impl Webhook {
 
     /// The resource in whose terms the webhook is to be asked about a request, if it is.
     /// The objects are those of the equivalent resource `from`.
-    fn concerns(
+    async fn concerns(
         &self,
         request: &Attributes<'_>,
         objects: Objects<'_>,
@@ -96,14 +95,8 @@ impl Webhook {
         if self.conditions.is_empty() {
             return Ok(Some(matched));
         }
-        let in_version = |object: Option<&Value>| -> Result<Value, ApiError> {
-            let mut object = object.cloned().unwrap_or_default();
-            if !object.is_null() {
-                request.convert(&mut object, from, &matched)?;
-            }
-            Ok(object)
-        };
-        let (object, old) = (in_version(objects.object)?, in_version(objects.old)?);
+        let object = request.converted(objects.object, from, &matched).await?.unwrap_or_default();
+        let old = request.converted(objects.old, from, &matched).await?.unwrap_or_default();
         let asked = Value::Object(request.request(&matched));
         let authorizer = UserAuthorizer::of(request, request.resource());
         let input = Input {
@@ -138,19 +131,10 @@ impl Webhook {
             ));
         };
         let server = &request.scope.server;
-        let called = |why: CallError| Failure::Call(format!("failed to call webhook: {why}"));
-        if let Some((namespace, name)) = self.endpoint.service() {
-            let service = server.store.get(&ResourceId::new("", "services"), &format!("{namespace}/{name}"));
-            if service.is_none() {
-                return Err(called(
-                    self.endpoint.failed(self.timeout, format_args!("service {name:?} not found")),
-                ));
-            }
-        }
         let uid = server.entropy.uid();
         let body = review::request(version, &uid, request.request(matched), objects);
-        let answer =
-            server.admission.clients.post(&self.endpoint, body, self.timeout).await.map_err(called)?;
+        let answer = server.webhooks.post(&self.endpoint, body, self.timeout).await;
+        let answer = answer.map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
         let response = review::response(version, &uid, self.kind, answer).map_err(Failure::Call)?;
         response.warnings.iter().for_each(|warning| request.scope.warn(warning));
         if !response.allowed {

@@ -51,12 +51,12 @@ struct Current<'a> {
 }
 
 impl Current<'_> {
-    fn turn_to(&mut self, request: &Attributes<'_>, resource: &Arc<Resource>) -> Result<(), ApiError> {
+    async fn turn_to(&mut self, request: &Attributes<'_>, resource: &Arc<Resource>) -> Result<(), ApiError> {
         if let Some(object) = self.object.as_deref_mut() {
-            request.convert(object, &self.resource, resource)?;
+            request.convert(object, &self.resource, resource).await?;
         }
         if let Some(old) = &mut self.old {
-            request.convert(old, &self.resource, resource)?;
+            request.convert(old, &self.resource, resource).await?;
         }
         self.resource = resource.clone();
         Ok(())
@@ -80,14 +80,14 @@ pub(in super::super) async fn mutate(
     }
     let mut current = Current { resource: request.resource().clone(), object, old: old.cloned() };
     for webhook in configurations.iter().flat_map(|configuration| &configuration.content) {
-        let Some(matched) = webhook.concerns(request, current.objects(), &current.resource)? else {
+        let Some(matched) = webhook.concerns(request, current.objects(), &current.resource).await? else {
             continue;
         };
         let identity = (webhook.configuration.clone(), webhook.name.clone());
         if reinvocation.second && !reinvocation.due.contains(&identity) {
             continue;
         }
-        current.turn_to(request, &matched)?;
+        current.turn_to(request, &matched).await?;
         let outcome = match webhook.ask(request, &matched, current.objects()).await {
             Ok(response) => webhook.apply(request, &matched, response, current.object.as_deref_mut()),
             Err(failure) => Err(failure),
@@ -102,7 +102,7 @@ pub(in super::super) async fn mutate(
             webhook.judge(failure)?;
         }
     }
-    current.turn_to(request, request.resource())?;
+    current.turn_to(request, request.resource()).await?;
     reinvocation.output = current.object.as_deref().cloned();
     Ok(())
 }

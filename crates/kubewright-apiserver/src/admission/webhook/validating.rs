@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-use serde_json::Value;
-
 use super::{
     super::{attributes::Attributes, configurations::Read, matching::Objects},
     Webhook,
 };
 use crate::{error::ApiError, registry::Resource};
+use futures_util::future::join_all;
 
 /// Asks the webhooks whether the request may go on. Of several that refuse it, the first is heard.
 pub(in super::super) async fn validate(
@@ -19,7 +17,7 @@ pub(in super::super) async fn validate(
 ) -> Result<(), ApiError> {
     let mut asked: Vec<(&Webhook, Arc<Resource>)> = Vec::new();
     for webhook in configurations.iter().flat_map(|configuration| &configuration.content) {
-        if let Some(matched) = webhook.concerns(request, objects, request.resource())? {
+        if let Some(matched) = webhook.concerns(request, objects, request.resource()).await? {
             asked.push((webhook, matched));
         }
     }
@@ -33,13 +31,6 @@ async fn ask(
     matched: &Resource,
     objects: Objects<'_>,
 ) -> Result<(), ApiError> {
-    let in_version = |object: Option<&Value>| -> Result<Option<Value>, ApiError> {
-        let mut object = object.cloned();
-        if let Some(object) = &mut object {
-            request.convert(object, request.resource(), matched)?;
-        }
-        Ok(object)
-    };
     if std::ptr::eq(matched, &**request.resource()) {
         return webhook
             .ask(request, matched, objects)
@@ -47,7 +38,8 @@ async fn ask(
             .map(|_| ())
             .or_else(|failure| webhook.judge(failure));
     }
-    let (object, old) = (in_version(objects.object)?, in_version(objects.old)?);
+    let object = request.converted(objects.object, request.resource(), matched).await?;
+    let old = request.converted(objects.old, request.resource(), matched).await?;
     let objects = Objects { object: object.as_ref(), old: old.as_ref() };
     webhook.ask(request, matched, objects).await.map(|_| ()).or_else(|failure| webhook.judge(failure))
 }

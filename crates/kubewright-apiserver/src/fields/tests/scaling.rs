@@ -16,7 +16,8 @@ fn untimed(mut entry: Value) -> Value {
 
 #[test]
 fn a_scale_shows_the_owners_of_the_replicas_and_gives_them_back() {
-    let paths = [("apps/v1", Some(vec!["spec", "replicas"])), ("apps/v1beta1", None)];
+    let steps = ["spec", "replicas"].map(str::to_owned).to_vec();
+    let paths = [("apps/v1".to_owned(), Some(steps)), ("apps/v1beta1".to_owned(), None)];
     let fields = ScaleFields { api_version: "apps/v1", paths: &paths };
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let object = json!([
