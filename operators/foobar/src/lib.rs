@@ -1,14 +1,18 @@
 //! The operator for something outside of the cluster: a `FooBar` asks for a record in an external system. Two
 //! controllers see to that. The first makes an `Entry` of a `FooBar`, which nobody else writes; the second keeps a
-//! record for each `Entry`, and removes it before the `Entry` goes.
+//! record for each `Entry`, and removes it before the `Entry` goes. Pods that name a `FooBar` are told its target.
 
+mod pods;
 mod system;
 
 use std::{env, sync::Arc};
 
 use kubewright::{prelude::*, workload::child_meta};
 
-pub use self::system::{Failure, Http, Record, Recorded, System};
+pub use self::{
+    pods::{LABEL, VARIABLE},
+    system::{Failure, Http, Record, Recorded, System},
+};
 
 /// Names the address of the external system, such as `http://records.example.com`.
 pub const ADDRESS: &str = "FOOBAR_SYSTEM";
@@ -187,4 +191,5 @@ pub fn operator_with(system: impl System) -> Operator {
                 .concurrency(4)
                 .run(keeps),
         )
+        .webhook(pods::webhook())
 }

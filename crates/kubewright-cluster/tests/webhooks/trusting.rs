@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{
-    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    admissionregistration::v1::{
+        MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
     core::v1::Secret,
 };
 use kube::{
@@ -61,6 +63,39 @@ async fn no_request_is_refused_while_certificates_are_renewed() {
     assert!(certificates >= 3, "{certificates}");
     assert!(authorities >= 1, "{authorities}");
     assert_eq!(operator.forbidden(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_certificate_is_made_once_and_everybody_told_once() {
+    let cluster = TestCluster::start().await;
+    let operator = cluster.run(operator()).await;
+    cluster.quiet().await;
+    let writes = operator.writes();
+    let about = |part: &str| writes.iter().filter(|write| write.contains(part)).count();
+    assert_eq!(
+        (about("secrets/"), about("/mutatingwebhook"), about("/validatingwebhook")),
+        (1, 1, 1),
+        "{writes:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_configuration_that_leads_elsewhere_is_left_alone() {
+    if TestCluster::is_left_out("configurations are named after the namespace of the test") {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    let elsewhere = |config: &mut WebhookClientConfig| {
+        config.ca_bundle = None;
+        config.service.as_mut().unwrap().namespace = "elsewhere".to_owned();
+    };
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
+    let mut configuration = api.get("cask-operator").await.unwrap();
+    elsewhere(&mut configuration.webhooks.as_mut().unwrap()[0].client_config);
+    let written = api.replace("cask-operator", &PostParams::default(), &configuration).await.unwrap();
+    cluster.quiet().await;
+    assert_eq!(api.get("cask-operator").await.unwrap(), written);
 }
 
 async fn trusted(cluster: &TestCluster) -> Vec<u8> {

@@ -321,8 +321,12 @@ impl<K: Object> Store<K> {
         }
         let known = state.objects.get(&key).map(|entry| (entry.round, entry.revision));
         let change = if self.selection.admits(object) {
-            // Only the server can judge fields.
-            if known.is_none() && self.selection.fields.is_some() {
+            // Only the server can judge fields, apart from the name.
+            let name = || object.meta().name.as_deref().unwrap_or_default();
+            let is_chosen = |fields: &String| {
+                fields.strip_prefix("metadata.name=").is_some_and(|chosen| chosen == name())
+            };
+            if known.is_none() && !self.selection.fields.as_ref().is_none_or(is_chosen) {
                 return;
             }
             // Not as seen by a synchronisation that is going on: it may have been deleted before that.

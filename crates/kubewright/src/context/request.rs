@@ -84,17 +84,16 @@ pub(crate) async fn merge<C: Kind>(
     patch(client, key, part, &parameters, &Patch::Merge(change)).await
 }
 
-/// A JSON patch of the status.
-pub(crate) async fn patch_status<C: Kind>(
+/// A JSON patch of the object, or of a part of it.
+pub(crate) async fn steps<C: Kind>(
     client: &Client,
     key: &Key,
+    part: Option<&str>,
     steps: &Value,
     manager: &str,
 ) -> kube::Result<Told<C>> {
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    let mut request = at::<C>(key)
-        .patch_subresource("status", key.name(), &parameters, &Patch::Merge(steps))
-        .map_err(kube::Error::BuildRequest)?;
+    let mut request = patching::<C>(key, part, &parameters, &Patch::Merge(steps))?;
     // Said here, as kube knows JSON patches only together with a crate that makes them.
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
     told(client, request).await
@@ -107,11 +106,20 @@ async fn patch<C: Kind>(
     parameters: &PatchParams,
     change: &Patch<&Value>,
 ) -> kube::Result<Told<C>> {
+    told(client, patching::<C>(key, part, parameters, change)?).await
+}
+
+fn patching<C: Kind>(
+    key: &Key,
+    part: Option<&str>,
+    parameters: &PatchParams,
+    change: &Patch<&Value>,
+) -> kube::Result<http::Request<Vec<u8>>> {
     let request = match part {
         Some(part) => at::<C>(key).patch_subresource(part, key.name(), parameters, change),
         None => at::<C>(key).patch(key.name(), parameters, change),
     };
-    told(client, request.map_err(kube::Error::BuildRequest)?).await
+    request.map_err(kube::Error::BuildRequest)
 }
 
 /// Deletes the object with this UID. Gives the object if it is not gone at once.

@@ -42,7 +42,7 @@ pub(crate) async fn stall<K: Kind>(
     let unchanged = json!({"op": "replace", "path": "/metadata/resourceVersion", "value": current.meta().resource_version});
     let expected = shared.echoes.expect(&shared.queue, &key, revision(&*current));
     let steps = json!([unchanged, change]);
-    match request::patch_status::<K>(&shared.client, &key, &steps, &shared.operator).await {
+    match request::steps::<K>(&shared.client, &key, Some("status"), &steps, &shared.operator).await {
         Ok(answer) => {
             shared.cache.wrote(&answer);
             expected.written(revision(&*answer.object));

@@ -5,7 +5,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{Request, header};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -14,10 +13,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::sleep};
 
@@ -25,8 +21,9 @@ use super::certificates::{Keyring, Purpose};
 use crate::{
     cache::{Cache, Subscription, View, Watch},
     clock::Clock,
+    context::request,
     error::{Error, Result},
-    kind::{Key, Kind, KindName},
+    kind::{Key, Kind},
     serve::Tls,
 };
 
@@ -148,12 +145,9 @@ impl Keeper {
         if operations.is_empty() {
             return Ok(true);
         }
-        let path =
-            format!("{}/{}?fieldManager={}", KindName::of::<C>().path(None), target.name, self.operator);
-        let request = Request::patch(path)
-            .header(header::CONTENT_TYPE, "application/json-patch+json")
-            .body(serde_json::to_vec(&operations)?)?;
-        self.client.request::<Value>(request).await?;
+        let key = Key::cluster(&target.name);
+        let told = request::steps::<C>(&self.client, &key, None, &json!(operations), &self.operator).await?;
+        self.cache.wrote(&told);
         Ok(false)
     }
 
@@ -175,7 +169,6 @@ impl Keeper {
             None => Some(Keyring::new(&purpose, now)?),
         };
         let Some(ring) = renewed else { return Ok(()) };
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let name = secret_name(&self.operator);
         let secret = json!({
             "apiVersion": "v1",
@@ -183,8 +176,10 @@ impl Keeper {
             "metadata": {"name": name, "labels": {"app.kubernetes.io/name": &*self.operator}},
             "data": ring.data(),
         });
-        let parameters = PatchParams::apply(&self.operator).force();
-        api.patch(&name, &parameters, &Patch::Apply(&secret)).await?;
+        let key = Key::new(&self.namespace, &name);
+        let told = request::apply::<Secret>(&self.client, &key, None, &secret, &self.operator, true).await?;
+        // Seen at once, so that nothing is made twice.
+        self.cache.wrote(&told);
         tracing::info!(secret = name, "certificates for webhooks were renewed");
         Ok(())
     }

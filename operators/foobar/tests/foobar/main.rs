@@ -1,6 +1,7 @@
 //! What those see who apply a `FooBar`, and what the system outside of the cluster sees of it.
 
 mod outside;
+mod pods;
 mod promises;
 
 use std::{net::TcpListener, time::Duration};
