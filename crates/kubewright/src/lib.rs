@@ -17,6 +17,7 @@ mod lookup;
 mod manager;
 mod manifests;
 mod metrics;
+mod migration;
 mod next;
 mod operator;
 pub mod prelude;

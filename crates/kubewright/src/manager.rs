@@ -24,6 +24,7 @@ use crate::{
     leader::{Elector, LeaderElection, Leadership},
     lookup::Lookup,
     metrics::Metrics,
+    migration,
     operator::Operator,
     serve::{
         self, Access, Certificate, Desk, Door, Guard, Inspected, InspectedController, Purpose, Server, Tls,
@@ -492,14 +493,21 @@ impl Manager {
     }
 
     fn start_tasks(&self, work: &mut Work, client: &Client, cache: &Cache, needs_leadership: bool) {
+        let cx = TaskContext {
+            client: client.clone(),
+            clock: self.options.clock,
+            shutdown: work.shutdown.clone(),
+            cache: cache.clone(),
+        };
         for task in self.operator.tasks.iter().filter(|task| task.needs_leadership == needs_leadership) {
-            let cx = TaskContext {
-                client: client.clone(),
-                clock: self.options.clock,
-                shutdown: work.shutdown.clone(),
-                cache: cache.clone(),
-            };
-            work.task(&task.name, (task.run)(cx));
+            work.task(&task.name, (task.run)(cx.clone()));
+        }
+        // Whoever sees only some namespaces can't know that all is migrated.
+        if needs_leadership && self.options.namespaces.is_empty() {
+            for kind in self.operator.migrated() {
+                let run = migration::run(cx.clone(), self.operator.name.clone(), kind.clone());
+                work.task(&format!("migration of {kind}"), run);
+            }
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct Operator {
     /// Those that no controller brings along.
     pub(crate) definitions: Vec<CustomResourceDefinition>,
     pub(crate) conversions: Conversions,
+    /// Whether the leader brings stored objects of kinds with conversions to the version that is stored.
+    pub(crate) migrates: bool,
     pub(crate) tasks: Vec<Task>,
     pub(crate) webhooks: Vec<Webhook>,
 }
@@ -50,6 +52,7 @@ impl Operator {
             controllers: Vec::new(),
             definitions: Vec::new(),
             conversions: Conversions::default(),
+            migrates: true,
             tasks: Vec::new(),
             webhooks: Vec::new(),
         }

@@ -152,6 +152,9 @@ impl Operator {
     /// it, by `From` or `TryFrom` in both directions. Objects are stored as the hub, unless just one version is left with
     /// `storage = true`. What a version has no place for is kept: see [`conversion`](crate::conversion).
     ///
+    /// Objects that are stored in an older version are written anew by the leader, if the operator looks after all
+    /// namespaces; see [`without_migration`](Self::without_migration).
+    ///
     /// ```
     /// use kubewright::prelude::*;
     ///

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{ManifestOptions, Names, definitions};
 use crate::{
     controller::{Audience, Description},
+    migration,
     operator::Operator,
     rights::{Rights, Verb},
     webhook::{Targets, secret_name},
@@ -32,7 +33,8 @@ pub(super) fn rbac(operator: &Operator, names: &Names<'_>, options: &ManifestOpt
     documents
 }
 
-/// What the controllers use, telling about it in events, and asking who may read the metrics. A kind of its own
+/// What the controllers use, migrating what is stored, telling about it all in events, and asking who may read the
+/// metrics. A kind of its own
 /// without a status needs no right to it.
 fn all_rights(operator: &Operator, options: &ManifestOptions) -> Rights {
     let mut rights = operator.rights();
@@ -44,6 +46,9 @@ fn all_rights(operator: &Operator, options: &ManifestOptions) -> Rights {
                 .verbs
                 .retain(|(group, resource, _), _| *group != definition.spec.group || *resource != status);
         }
+    }
+    if options.namespaces.is_empty() {
+        operator.migrated().into_iter().for_each(|kind| rights.merge(&migration::rights(kind)));
     }
     rights.add("events.k8s.io".to_owned(), "events".to_owned(), true, &[Verb::Create, Verb::Patch]);
     if options.secure_metrics {

@@ -15,6 +15,7 @@ mod finalizing;
 mod installing;
 mod leading;
 mod line;
+mod migrating;
 mod reading;
 mod reconciling;
 mod server;
