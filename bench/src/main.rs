@@ -13,6 +13,7 @@ mod measure;
 mod operators;
 mod peer;
 mod report;
+mod webhooks;
 mod wire;
 
 use std::{
@@ -88,6 +89,8 @@ enum Part {
     Operator,
     /// A cluster in a test
     TestCluster,
+    /// Webhooks of an operator
+    Webhooks,
     /// A whole cluster
     Cluster,
     /// The same operator, written with something else
@@ -125,6 +128,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if wants(Part::TestCluster) {
         measures.extend(cluster::in_a_test(rounds)?);
+    }
+    if wants(Part::Webhooks) {
+        measures.extend(webhooks::run(rounds)?);
     }
     if wants(Part::Cluster) {
         measures.extend(cluster::run(&arguments.server, rounds)?);
