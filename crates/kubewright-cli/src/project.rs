@@ -58,6 +58,25 @@ pub(crate) struct Resource {
     pub(crate) external: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) short_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Webhooks::is_none")]
+    pub(crate) webhooks: Webhooks,
+}
+
+/// What the API server asks about a kind.
+#[derive(Serialize, Deserialize, Clone, Default, PartialEq, Debug)]
+#[serde(default)]
+pub(crate) struct Webhooks {
+    pub(crate) defaulting: bool,
+    pub(crate) validation: bool,
+    /// The versions that are converted to this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conversion: Vec<String>,
+}
+
+impl Webhooks {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Project {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{add_types, check_module, external, types_path};
 use crate::{
     names,
-    project::{Project, Resource},
+    project::{Project, Resource, Webhooks},
     scaffold::{Change, Rendering, Templates},
     terminal::Output,
 };
@@ -148,6 +148,7 @@ impl Api {
             controller: false,
             external: false,
             short_names: self.shortnames.clone(),
+            webhooks: Webhooks::default(),
         };
         names::check_group(&project.api_group(&resource))?;
         names::check_resource(&resource.plural, "--plural")?;
@@ -318,7 +319,7 @@ fn type_test(project: &Project, resource: &Resource) -> String {
 }
 
 /// What templates know of a kind.
-fn values(project: &Project, resource: &Resource) -> Value {
+pub(super) fn values(project: &Project, resource: &Resource) -> Value {
     let unit = project.unit(resource);
     let dashed = unit.trim_end_matches('_').replace('_', "-");
     let kind = resource.kind.to_ascii_lowercase();
@@ -381,7 +382,7 @@ fn add_sample(
     change.insert(LIST, "samples", &[format!("- {file}")])
 }
 
-fn add_test(change: &mut Change, module: &str, test: String) -> Result<(), String> {
+pub(super) fn add_test(change: &mut Change, module: &str, test: String) -> Result<(), String> {
     change.create(&format!("tests/operator/{module}.rs"), test);
     change.insert("tests/operator/main.rs", "modules", &[format!("mod {module};")])
 }

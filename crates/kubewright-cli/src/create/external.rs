@@ -77,6 +77,7 @@ impl Found {
             controller: false,
             external: true,
             short_names: Vec::new(),
+            webhooks: Webhooks::default(),
         };
         let import = Some(path_of(&resource));
         Ok(Self { resource, import, definition_path: None, definition: None })

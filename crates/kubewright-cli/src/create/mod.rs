@@ -5,6 +5,7 @@ mod external;
 mod sample;
 mod schema;
 mod types;
+mod webhook;
 
 use clap::{Args, Subcommand};
 
@@ -21,7 +22,10 @@ Examples:
       A kind of this project, and a controller that looks after it.
 
   kubewright create types --from cluster Certificate
-      Rust types for somebody else's kind, from its definition.")]
+      Rust types for somebody else's kind, from its definition.
+
+  kubewright create webhook --group cache --version v1alpha1 --kind Memcached --validation
+      What decides which objects of a kind may be stored.")]
 pub(crate) struct Create {
     #[command(subcommand)]
     what: What,
@@ -31,6 +35,7 @@ pub(crate) struct Create {
 enum What {
     Api(api::Api),
     Types(types::Types),
+    Webhook(webhook::Webhook),
 }
 
 impl Create {
@@ -38,6 +43,7 @@ impl Create {
         match self.what {
             What::Api(api) => api.run().await,
             What::Types(types) => types.run().await,
+            What::Webhook(webhook) => webhook.run().await,
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{add_types, api::record, check_module, external, schema};
 use crate::{
     names,
-    project::{Project, Resource},
+    project::{Project, Resource, Webhooks},
     scaffold::{Change, Templates},
     terminal::Output,
 };
@@ -84,6 +84,7 @@ impl Types {
             controller: false,
             external: true,
             short_names: spec.names.short_names.clone().unwrap_or_default(),
+            webhooks: Webhooks::default(),
         };
         if project.versions_of(&resource).any(|one| one.version == resource.version) {
             return Err(format!(

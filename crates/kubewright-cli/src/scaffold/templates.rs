@@ -48,6 +48,11 @@ const TEMPLATES: &[(&str, &str)] = templates!(
     "init/src/lib.rs"
     "init/src/main.rs"
     "init/tests/operator/main.rs"
+    "webhook/conversion.rs"
+    "webhook/conversion_test.rs"
+    "webhook/module.rs"
+    "webhook/webhook.rs"
+    "webhook/webhook_test.rs"
 );
 
 /// Where templates come from.
