@@ -37,6 +37,7 @@ const TAKEN_KINDS: &[&str] = &[
     "Iterator",
     "JsonSchema",
     "KubeSchema",
+    "Main",
     "Next",
     "None",
     "ObjectMeta",

@@ -55,7 +55,10 @@ Examples:
       Against a local cluster of its own, where it is installed with the rights of its manifests.
 
   kubewright run --local --data-dir .kubewright -- --log-level debug
-      Keeps the cluster between runs; what is behind -- is for the operator.")]
+      Keeps the cluster between runs; what is behind -- is for the operator.
+
+A local cluster also has those kinds of others whose definitions `kubewright create types` keeps in
+tests/operator/definitions. In another cluster they must be there.")]
 pub(crate) struct Run {
     /// The directory of the operator's crate
     #[arg(default_value = ".")]

@@ -221,6 +221,11 @@ fn wrong_input_changes_nothing() {
             "cache.example.com has Memcached, with the plural memcacheds, already",
         ),
         (
+            "create api --group cache --version v1 --kind MemcachedSpec",
+            "MemcachedSpec and Memcached can't both be in cache.example.com",
+        ),
+        ("create api --group cache --version v1 --kind Main", "Try --kind CacheMain"),
+        (
             "create api --group cache --version v1 --kind Region --namespaced=false",
             "exists already: --controller alone adds a controller to it",
         ),
