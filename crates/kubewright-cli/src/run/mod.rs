@@ -47,6 +47,9 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Run an operator from its source, and again when that changes
 #[derive(Args)]
 #[command(after_help = "\
+A local cluster also has those kinds of others whose definitions `kubewright create types` keeps in
+tests/operator/definitions. In another cluster they must be there.
+
 Examples:
   kubewright run
       The operator in this directory, against the cluster of the current kubeconfig.
@@ -55,10 +58,7 @@ Examples:
       Against a local cluster of its own, where it is installed with the rights of its manifests.
 
   kubewright run --local --data-dir .kubewright -- --log-level debug
-      Keeps the cluster between runs; what is behind -- is for the operator.
-
-A local cluster also has those kinds of others whose definitions `kubewright create types` keeps in
-tests/operator/definitions. In another cluster they must be there.")]
+      Keeps the cluster between runs; what is behind -- is for the operator.")]
 pub(crate) struct Run {
     /// The directory of the operator's crate
     #[arg(default_value = ".")]
