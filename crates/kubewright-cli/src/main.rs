@@ -205,11 +205,13 @@ mod tests {
 
     #[test]
     fn every_example_is_a_command_line_that_is_understood() {
-        for (path, help) in all_visible() {
-            for line in help.lines().filter(|line| line.starts_with("  kubewright ")) {
+        let front = ("README.md".to_owned(), include_str!("../../../README.md").to_owned());
+        for (path, help) in all_visible().into_iter().chain([front]) {
+            for line in help.lines().filter(|line| line.trim_start().starts_with("kubewright ")) {
                 // What comes then is for the shell.
-                let words =
-                    line.split_whitespace().take_while(|word| !["&", "|", ">", "&&", ";"].contains(word));
+                let words = line
+                    .split_whitespace()
+                    .take_while(|word| !["&", "|", ">", "&&", ";", "#"].contains(word));
                 if let Err(why) = Arguments::command().try_get_matches_from(words) {
                     panic!("an example of {path}: {line}\n{why}");
                 }

@@ -37,6 +37,7 @@ const TAKEN_KINDS: &[&str] = &[
     "Iterator",
     "JsonSchema",
     "KubeSchema",
+    "Main",
     "Next",
     "None",
     "ObjectMeta",
@@ -147,11 +148,14 @@ fn check_dns_name(name: &str, what: &str, flag: &str) -> Result<(), String> {
         return Ok(());
     }
     let labels: Vec<String> = name.split('.').map(label_from).filter(|label| !label.is_empty()).collect();
-    let suggestion = if labels.is_empty() { "example.com".to_owned() } else { labels.join(".") };
+    let close = labels.join(".");
+    let is_usable = !close.is_empty() && close.len() <= LONGEST_NAME;
     refuse(
-        &format!("{what} {name:?} is no DNS name: it takes small letters, digits, \"-\" and \".\""),
+        &format!(
+            "{what} {name:?} is no DNS name: it takes small letters, digits and \"-\", up to {LONGEST_LABEL} between dots"
+        ),
         flag,
-        &suggestion,
+        if is_usable { &close } else { "example.com" },
     )
 }
 
@@ -171,7 +175,7 @@ pub(crate) fn check_version(version: &str) -> Result<(), String> {
         let from = text.find(|one: char| one.is_ascii_digit()).unwrap_or(text.len());
         let rest = text[from..].trim_start_matches('0');
         let to = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
-        if to == 0 { "1".to_owned() } else { rest[..to].to_owned() }
+        rest[..to].parse().unwrap_or(1_u32)
     };
     let suggestion = match stages.iter().find_map(|stage| Some((stage, lower.split_once(stage)?))) {
         Some((stage, (major, minor))) => format!("v{}{stage}{}", digits(major), digits(minor)),
@@ -189,32 +193,44 @@ pub(crate) fn check_kind(kind: &str, group: &str) -> Result<(), String> {
     let is_pascal = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.len() <= LONGEST_LABEL
         && kind.chars().all(|one| one.is_ascii_alphanumeric());
-    let grouped = format!("{}{kind}", group.split('.').next().unwrap_or_default().to_upper_camel_case());
+    let grouped = |kind: &str| group.split('.').next().unwrap_or_default().to_upper_camel_case() + kind;
     if !is_pascal {
         let letters = kind.trim_start_matches(|first: char| !first.is_ascii_alphabetic());
-        let mut suggestion = letters.to_upper_camel_case();
-        suggestion.retain(|one| one.is_ascii_alphanumeric());
-        let suggestion = if suggestion.is_empty() { &grouped } else { &suggestion };
+        let mut close = letters.to_upper_camel_case();
+        close.retain(|one| one.is_ascii_alphanumeric());
+        close.truncate(LONGEST_LABEL);
+        if close.is_empty() || is_taken(&close) || is_keyword(&close) {
+            close = grouped(&close);
+        }
         let why = format!(
-            "{kind:?} is no kind: it takes letters and digits, with a capital at the beginning of each word"
+            "{kind:?} is no kind: it takes up to {LONGEST_LABEL} letters and digits, with a capital at the beginning of \
+             each word"
         );
-        return refuse(&why, "--kind", &suggestion[..suggestion.len().min(LONGEST_LABEL)]);
+        return refuse(&why, "--kind", &close);
     }
-    if TAKEN_KINDS.contains(&kind) {
+    if is_taken(kind) {
         let why = format!("{kind} is a name that the code of an operator uses for something else");
-        return refuse(&why, "--kind", &grouped);
+        return refuse(&why, "--kind", &grouped(kind));
     }
-    if KEYWORDS.contains(&kind.to_snake_case().as_str()) {
-        let module = kind.to_snake_case();
-        let why = format!("{kind} would be in a module {module}, and that is a word of Rust");
-        return refuse(&why, "--kind", &grouped);
+    if is_keyword(kind) {
+        let why = format!("{kind} would be in a module {}, and that is a word of Rust", kind.to_snake_case());
+        return refuse(&why, "--kind", &grouped(kind));
     }
     Ok(())
 }
 
+fn is_taken(kind: &str) -> bool {
+    TAKEN_KINDS.contains(&kind)
+}
+
+/// Whether the module of a kind would be called as something of the language is.
+fn is_keyword(kind: &str) -> bool {
+    KEYWORDS.contains(&kind.to_snake_case().as_str())
+}
+
 /// A kind of somebody else's, which can't be called otherwise.
 pub(crate) fn check_foreign_kind(kind: &str) -> Result<(), String> {
-    match TAKEN_KINDS.contains(&kind) {
+    match is_taken(kind) {
         true => Err(format!(
             "{kind} is a name that the code of an operator uses for something else: its types must be written by hand"
         )),
@@ -315,6 +331,7 @@ mod tests {
             ("example..com", "example.com"),
             ("ex_ample.com", "ex-ample.com"),
             ("batch.k8s.io", "example.com"),
+            (&"a.".repeat(200), "example.com"),
         ] {
             assert_eq!(instead(check_domain, name), expected, "{name}");
         }
@@ -341,6 +358,7 @@ mod tests {
             ("v0", "v1"),
             ("alpha2", "v1alpha2"),
             ("", "v1"),
+            ("v99999999999", "v1"),
         ] {
             assert_eq!(instead(check_version, name), expected, "{name}");
         }
@@ -357,6 +375,10 @@ mod tests {
             ("Self", "CacheSelf"),
             ("Deployment", "CacheDeployment"),
             ("7Zip", "Zip"),
+            ("fn", "CacheFn"),
+            ("vec", "CacheVec"),
+            ("!", "Cache"),
+            (&"A".repeat(70), &format!("A{}", "a".repeat(62))),
         ] {
             assert_eq!(instead(|kind| check_kind(kind, "cache"), name), expected, "{name}");
         }

@@ -10,6 +10,8 @@ use crate::names;
 
 /// The name of the file, in the directory of the project.
 pub(crate) const FILE: &str = "PROJECT";
+/// Where a project keeps the definitions of kinds of others, for its tests and for local clusters.
+pub(crate) const DEFINITIONS: &str = "tests/operator/definitions";
 /// The only version of its form so far.
 const FORM: &str = "1";
 

@@ -185,7 +185,7 @@ impl Api {
             self.check_versions(&earlier)?;
             (resource.plural, resource.short_names) = (earlier.plural, earlier.short_names);
         } else {
-            check_plural(project, &resource)?;
+            check_others(project, &resource)?;
         }
         let makes_controller = self.controller || (!self.resource && controlled.is_none());
         resource.controller = makes_controller;
@@ -293,19 +293,27 @@ pub(super) fn record(project: &mut Project, resource: &Resource) {
     }
 }
 
-/// Whether another kind of the group has the plural already.
-fn check_plural(project: &Project, resource: &Resource) -> Result<(), String> {
+/// Whether another kind of the group is in the way: by its plural, or by what its types are called.
+fn check_others(project: &Project, resource: &Resource) -> Result<(), String> {
     let group = project.api_group(resource);
-    let other = project.resources.iter().find(|other| {
-        project.api_group(other) == group
-            && (other.plural == resource.plural || other.kind.eq_ignore_ascii_case(&resource.kind))
-    });
-    other.map_or(Ok(()), |other| {
+    for other in project.resources.iter().filter(|other| project.api_group(other) == group) {
         let (kind, plural) = (&other.kind, &other.plural);
-        Err(format!(
-            "{group} has {kind}, with the plural {plural}, already: choose another kind and --plural"
-        ))
-    })
+        if *plural == resource.plural || kind.eq_ignore_ascii_case(&resource.kind) {
+            return Err(format!(
+                "{group} has {kind}, with the plural {plural}, already: choose another kind and --plural"
+            ));
+        }
+        for part in ["Spec", "Status"] {
+            if format!("{kind}{part}") == resource.kind || format!("{}{part}", resource.kind) == *kind {
+                return Err(format!(
+                    "{} and {kind} can't both be in {group}: the {} of one is called as the other. Choose another kind",
+                    resource.kind,
+                    part.to_lowercase()
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn sample_path(resource: &Resource) -> String {

@@ -11,7 +11,10 @@ use kubewright_apiserver::ApiServer;
 use serde_json::{Value, json};
 
 use super::sample;
-use crate::{project::Resource, scaffold::Change};
+use crate::{
+    project::{Resource, Webhooks},
+    scaffold::Change,
+};
 
 /// The name of every sample of somebody else's kind.
 pub(super) const SAMPLE: &str = "sample";

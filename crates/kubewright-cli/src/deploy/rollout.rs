@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{ContainerStatus, Event, Pod},
+        core::v1::{ContainerStatus, Event, Pod, PodStatus},
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
@@ -193,17 +193,27 @@ fn state(deployment: &Deployment, pods: &[Pod]) -> String {
     }
     let available =
         deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
-    let statuses = pods.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref());
-    let trouble = statuses.flatten().find_map(trouble).map(|trouble| format!("; {trouble}"));
+    let statuses = || pods.iter().filter_map(|pod| pod.status.as_ref());
+    let containers = statuses().filter_map(|status| status.container_statuses.as_ref()).flatten();
+    let trouble = containers.filter_map(trouble).chain(statuses().filter_map(homeless)).next();
+    let trouble = trouble.map(|trouble| format!("; {trouble}"));
     format!("{available} of {} available{}", wanted(deployment), trouble.unwrap_or_default())
+}
+
+/// Why a pod has no node, if that is told.
+fn homeless(status: &PodStatus) -> Option<String> {
+    let mut conditions = status.conditions.iter().flatten();
+    let refusal = conditions.find(|one| one.type_ == "PodScheduled" && one.status == "False")?;
+    Some(joined(&refusal.reason, &refusal.message))
+}
+
+fn joined(reason: &Option<String>, message: &Option<String>) -> String {
+    [reason, message].into_iter().flatten().map(|part| part.trim()).collect::<Vec<_>>().join(": ")
 }
 
 /// Why a container does not run, if that is told and more than its beginning.
 fn trouble(container: &ContainerStatus) -> Option<String> {
     let state = container.state.as_ref()?;
-    let joined = |reason: &Option<String>, message: &Option<String>| {
-        [reason, message].into_iter().flatten().map(|part| part.trim()).collect::<Vec<_>>().join(": ")
-    };
     if let Some(waiting) = &state.waiting {
         let is_beginning =
             matches!(waiting.reason.as_deref(), Some("ContainerCreating" | "PodInitializing") | None);

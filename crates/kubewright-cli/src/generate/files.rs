@@ -42,6 +42,21 @@ impl Files {
         Self { project: project.to_owned(), wanted, folders }
     }
 
+    /// Asks for nothing in those of some folders where nothing was ever generated, and gives their names.
+    pub(crate) fn forget_unused(&mut self, folders: &[&'static str]) -> Result<Vec<&'static str>, String> {
+        let mut unused = Vec::new();
+        for folder in folders {
+            let mut paths = BTreeSet::new();
+            self.collect(folder, &mut paths)?;
+            let contents = paths.iter().map(|path| self.read(path)).collect::<Result<Vec<_>, _>>()?;
+            if !contents.iter().flatten().any(|content| is_generated(content)) {
+                self.wanted.retain(|path, _| !Path::new(path).starts_with(folder));
+                unused.push(*folder);
+            }
+        }
+        Ok(unused)
+    }
+
     /// What has to be done so that all is as it should be, in the order of paths.
     pub(crate) fn changes(&self) -> Result<Vec<Change>, String> {
         let mut present = BTreeSet::new();

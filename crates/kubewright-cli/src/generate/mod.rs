@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 pub(crate) use self::files::{Files, header};
 use crate::{
     program::{Program, Which},
-    terminal::line,
+    terminal::{line, note},
 };
 
 /// Write the files that follow from an operator's code
@@ -21,7 +21,8 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "\
 Without a word everything is written: config/, docs/ and clients/. A file that was generated and follows from the code
-no longer is removed; those that say nothing of having been generated are left alone.
+no longer is removed; those that say nothing of having been generated are left alone. A check leaves out docs/ and
+clients/ if nothing was ever generated there.
 
 Examples:
   kubewright generate
@@ -92,9 +93,12 @@ pub(crate) const MANIFESTS: &[&str] = &["config"];
 const DOCS: &[&str] = &["docs"];
 const CLIENT: &[&str] = &["clients"];
 const EVERYTHING: &[&str] = &["config", "docs", "clients"];
+/// Of everything, what a project may do without.
+const OPTIONAL: &[&str] = &["docs", "clients"];
 
 impl Generate {
     pub(crate) async fn run(self) -> Result<(), String> {
+        let is_everything = self.what.is_none();
         let (folders, how) = match self.what {
             None => (EVERYTHING, self.how),
             Some(What::Crds(how)) => (CRDS, how),
@@ -104,7 +108,12 @@ impl Generate {
             Some(What::Client(how)) => (CLIENT, how),
         };
         let program = how.operator.program().await?;
-        let files = generated(&program, &how.operator.path, folders).await?;
+        let mut files = generated(&program, &how.operator.path, folders).await?;
+        if how.check && is_everything {
+            for folder in files.forget_unused(OPTIONAL)? {
+                note(&format!("{folder} is not checked: nothing was ever generated there"));
+            }
+        }
         let changes = files.changes()?;
         if how.check && !changes.is_empty() {
             changes.iter().for_each(|change| line(change.difference().trim_end()));

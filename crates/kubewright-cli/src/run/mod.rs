@@ -3,6 +3,7 @@
 mod logs;
 
 use std::{
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     pin::{Pin, pin},
@@ -33,6 +34,7 @@ use crate::{
     apply::apply,
     local::{Local, Place},
     program::Program,
+    project,
     source::{Snapshot, Source},
 };
 
@@ -46,6 +48,9 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Run an operator from its source, and again when that changes
 #[derive(Args)]
 #[command(after_help = "\
+A local cluster also has those kinds of others whose definitions `kubewright create types` keeps in
+tests/operator/definitions. In another cluster they must be there.
+
 Examples:
   kubewright run
       The operator in this directory, against the cluster of the current kubeconfig.
@@ -197,6 +202,9 @@ impl Run {
         let program = Program::at(program);
         let documents = program.manifests(&["--only=crds,namespace,rbac,webhooks".to_owned()]).await?;
         let client = local.server.client();
+        for definition in definitions_of_others(&self.path)? {
+            apply(&client, &definition).await?;
+        }
         let mut account: Option<DynamicObject> = None;
         for document in documents {
             let object: DynamicObject =
@@ -260,6 +268,19 @@ impl Run {
         let lines = child.stderr.take().map(|stderr| BufReader::new(stderr).lines());
         Ok(Process { child, lines })
     }
+}
+
+/// The definitions that a project keeps of kinds that it does not bring along; another cluster has them from their owner.
+fn definitions_of_others(project: &Path) -> Result<Vec<DynamicObject>, String> {
+    let mut definitions = Vec::new();
+    for entry in fs::read_dir(project.join(project::DEFINITIONS)).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let text =
+            fs::read_to_string(&path).map_err(|why| format!("can't read {}: {why}", path.display()))?;
+        let definition = serde_saphyr::from_str(&text);
+        definitions.push(definition.map_err(|_| format!("{} is no definition", path.display()))?);
+    }
+    Ok(definitions)
 }
 
 /// A running operator.

@@ -159,12 +159,15 @@ fn is_generated(path: &str) -> bool {
     path.starts_with("config/") && !path.starts_with("config/samples/")
 }
 
-/// Writes files, or none of them.
+/// Writes files, or none of them. All texts are on the disk before the first file that is there is replaced.
 fn commit(root: &Path, files: &[(String, File)]) -> Result<(), String> {
     let mut undo = Vec::new();
-    let written = files.iter().try_for_each(|(path, file)| {
-        replace(&root.join(path), file, &mut undo).map_err(|why| format!("can't write {path}: {why}"))
-    });
+    let mut each = |step: fn(&Path, &File, &mut Vec<Undo>) -> io::Result<()>| {
+        files.iter().try_for_each(|(path, file)| {
+            step(&root.join(path), file, &mut undo).map_err(|why| format!("can't write {path}: {why}"))
+        })
+    };
+    let written = each(write).and_then(|()| each(replace));
     if written.is_err() {
         // The reason is told; whatever else fails here has the same one.
         undo.into_iter().rev().for_each(|step: Undo| drop(step.take_back()));
@@ -175,7 +178,7 @@ fn commit(root: &Path, files: &[(String, File)]) -> Result<(), String> {
 enum Undo {
     Directory(PathBuf),
     New(PathBuf),
-    Changed(PathBuf, String),
+    Replaced(PathBuf, String),
 }
 
 impl Undo {
@@ -183,30 +186,35 @@ impl Undo {
         match self {
             Self::Directory(path) => fs::remove_dir(path),
             Self::New(path) => fs::remove_file(path),
-            Self::Changed(path, before) => fs::write(path, before),
+            Self::Replaced(path, before) => fs::write(path, before),
         }
     }
 }
 
-/// Puts one file in its place. One that is there is whole at any time: the new text is written beside it first.
+/// Where the new text of a file waits: beside the file itself, not beside a link to it, so that the link stays one.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    Ok(path.canonicalize()?.with_added_extension("kubewright-new"))
+}
+
+/// Writes a file that is new, or the new text of one beside it.
+fn write(path: &Path, file: &File, undo: &mut Vec<Undo>) -> io::Result<()> {
+    let path = if file.before.is_some() { beside(path)? } else { path.to_owned() };
+    create_directory(path.parent(), undo)?;
+    // What waits beside a file may be there from a time when this was killed.
+    let mut options = fs::OpenOptions::new();
+    let mut new =
+        options.write(true).create(true).truncate(true).create_new(file.before.is_none()).open(&path)?;
+    undo.push(Undo::New(path));
+    io::Write::write_all(&mut new, file.text.as_bytes())
+}
+
+/// Puts the new text of a file in its place, which is whole at any time.
 fn replace(path: &Path, file: &File, undo: &mut Vec<Undo>) -> io::Result<()> {
-    let Some(before) = &file.before else {
-        create_directory(path.parent(), undo)?;
-        let mut new = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-        undo.push(Undo::New(path.to_owned()));
-        return io::Write::write_all(&mut new, file.text.as_bytes());
-    };
-    // Through a link, so that it stays one.
-    let path = path.canonicalize()?;
-    let beside = path.with_added_extension("kubewright-new");
-    let put = fs::write(&beside, &file.text)
-        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
-        .and_then(|()| fs::rename(&beside, &path));
-    if put.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    put?;
-    undo.push(Undo::Changed(path, before.clone()));
+    let Some(before) = &file.before else { return Ok(()) };
+    let (new, path) = (beside(path)?, path.canonicalize()?);
+    fs::set_permissions(&new, fs::metadata(&path)?.permissions())?;
+    fs::rename(new, &path)?;
+    undo.push(Undo::Replaced(path, before.clone()));
     Ok(())
 }
 
@@ -222,6 +230,8 @@ fn create_directory(directory: Option<&Path>, undo: &mut Vec<Undo>) -> io::Resul
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     fn file(text: &str, before: Option<&str>) -> File {
@@ -233,6 +243,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("old"), "old").unwrap();
         fs::write(dir.path().join("taken"), "taken").unwrap();
+        let number = |name: &str| fs::metadata(dir.path().join(name)).unwrap().ino();
+        let old = number("old");
         let files = [
             ("old".to_owned(), file("new", Some("old"))),
             ("a/b/c".to_owned(), file("new", None)),
@@ -241,6 +253,7 @@ mod tests {
         let why = commit(dir.path(), &files).unwrap_err();
         assert!(why.starts_with("can't write taken/below: "), "{why}");
         assert_eq!(fs::read_to_string(dir.path().join("old")).unwrap(), "old");
+        assert_eq!(number("old"), old, "it was not even touched");
         let mut names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
         names.sort();

@@ -90,15 +90,20 @@ impl World {
         self.create(api, memcached).await;
     }
 
-    /// Waits until the operator's container waits for something itself, and gives the reason.
+    /// Waits until the operator's pod or its container waits for something itself, and gives the reason.
     async fn stuck(&self) -> String {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
         let mut events = Box::pin(pods.watch(&WatchParams::default(), "0").await.unwrap());
         while let Some(event) = events.try_next().await.unwrap() {
             let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
-            let containers = pod.status.and_then(|status| status.container_statuses).unwrap_or_default();
+            let status = pod.status.unwrap_or_default();
+            let conditions = status.conditions.unwrap_or_default();
+            let homeless =
+                conditions.into_iter().find(|one| one.type_ == "PodScheduled" && one.status == "False");
+            let containers = status.container_statuses.unwrap_or_default();
             let waiting = containers.into_iter().find_map(|container| container.state?.waiting?.reason);
-            if let Some(reason) = waiting.filter(|reason| reason != "ContainerCreating") {
+            let waiting = waiting.filter(|reason| reason != "ContainerCreating");
+            if let Some(reason) = waiting.or(homeless.and_then(|one| one.reason)) {
                 return reason;
             }
         }
@@ -253,6 +258,21 @@ async fn an_operator_that_does_not_come_up_is_told_of() {
     ] {
         assert!(told.contains(part), "{part:?} is not in {told}");
     }
+}
+
+#[tokio::test]
+async fn one_that_has_no_room_is_told_of() {
+    let mut world = World::new().await;
+    world.sketch.change(|documents| {
+        let deployment = documents.iter_mut().find(|document| document["kind"] == "Deployment").unwrap();
+        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+        container["resources"] = json!({"requests": {"memory": "1Pi"}});
+    });
+    printed(&world.run("deploy", &["--no-wait"]));
+    assert_eq!(world.stuck().await, "Unschedulable");
+    let why = refusal(&world.run("deploy", &["--timeout", "0s"]));
+    let room = "0 of 1 available; Unschedulable: 0/1 nodes are available: 1 Insufficient memory.";
+    assert!(why.contains(room), "{why}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     sketch::{Sketch, printed, refusal},
-    support::kubewright,
+    support::{error_of, kubewright},
 };
 
 fn sketch() -> Sketch {
@@ -83,6 +83,21 @@ fn a_check_prints_what_differs_and_changes_nothing() {
     let told = printed(&generate(&sketch, &[]));
     assert_eq!(told, "removed config/rbac/old_role.yaml\nwrote config/rbac/role.yaml\nwrote docs/api.md\n");
     assert_eq!(read(&sketch, sample), "mine: true\n", "what is the author's stays");
+}
+
+#[test]
+fn a_check_misses_what_is_installed_and_not_what_was_never_generated() {
+    let sketch = sketch();
+    let why = refusal(&generate(&sketch, &["--check"]));
+    assert_eq!(why, "17 generated files are not up to date: run `kubewright generate`", "those of config");
+    printed(&generate_part(&sketch, "manifests", &[]));
+    let checked = generate(&sketch, &["--check"]);
+    assert_eq!(printed(&checked), "");
+    assert!(error_of(&checked).ends_with(
+        "docs is not checked: nothing was ever generated there\nclients is not checked: nothing was ever generated there\n"
+    ));
+    let why = refusal(&generate_part(&sketch, "docs", &["--check"]));
+    assert!(why.starts_with("2 generated files are not up to date"), "whoever asks for it wants it: {why}");
 }
 
 #[test]

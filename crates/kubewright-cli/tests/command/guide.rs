@@ -21,6 +21,8 @@ pub enum Step {
     Start { command: String, printed: String },
     /// A block `diff` that begins with a path: these lines of a file become those.
     Edit { path: String, before: String, after: String },
+    /// A block `sh not run: it needs a registry`: commands that are left out, and why.
+    Leave { commands: String, why: String },
 }
 
 /// The steps of a page.
@@ -28,12 +30,17 @@ pub fn steps(page: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        let Some(language) = line.strip_prefix("```") else { continue };
-        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let Some(language) = line.trim_start().strip_prefix("```") else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+        if let Some(why) = language.strip_prefix("sh not run: ") {
+            steps.push(Step::Leave { commands: block.join("\n"), why: why.to_owned() });
+            continue;
+        }
         match language {
             "sh" => steps.push(Step::Run { commands: block.join("\n"), printed: None }),
             "text" => match steps.last_mut() {
                 Some(Step::Run { printed: printed @ None, .. }) => *printed = Some(block.join("\n")),
+                Some(Step::Leave { .. }) => {}
                 _ => panic!("what prints this? {block:#?}"),
             },
             "console" => {
@@ -71,9 +78,11 @@ fn is_as_expected(text: &str, expected: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether a variable says how the command behaves.
+/// Whether a variable says how the command behaves, or what cargo tells tests: build scripts would hear that, too, and
+/// run again.
 fn is_setting(variable: &OsStr) -> bool {
-    variable.to_string_lossy().starts_with("KUBEWRIGHT_")
+    let name = variable.to_string_lossy();
+    name.starts_with("KUBEWRIGHT_") || (name.starts_with("CARGO_") && name != "CARGO_HOME")
 }
 
 /// The line that ends what the commands of a step print.
@@ -117,34 +126,32 @@ impl Reader {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Takes one step after the other; `page` is said if one fails.
-    pub fn follow(&mut self, page: &str, steps: impl IntoIterator<Item = Step>) {
-        for step in steps {
-            match step {
-                Step::Run { commands, printed } => {
-                    let text = self.run(&commands).unwrap_or_else(|text| {
-                        panic!("{page}: these failed:\n{commands}\n\nThey printed:\n{text}")
-                    });
-                    let printed = printed.unwrap_or_else(|| "...".to_owned());
-                    assert!(
-                        is_as_expected(&text, &printed),
-                        "{page}: these\n\n{commands}\n\nprinted\n\n{text}\n\ninstead of\n\n{printed}"
-                    );
-                }
-                Step::Start { command, printed } => {
-                    if let Err(text) = self.start(&command, &printed) {
-                        panic!("{page}: {command:?} ended, and printed\n\n{text}\n\ninstead of\n\n{printed}");
-                    }
-                }
-                Step::Edit { path, before, after } => {
-                    let file = self.place().join(&path);
-                    let text =
-                        fs::read_to_string(&file).unwrap_or_else(|why| panic!("{page}: {path}: {why}"));
-                    let times = text.matches(&before).count();
-                    assert_eq!(times, 1, "{page}: {path} has these lines {times} times:\n{before}\n\n{text}");
-                    fs::write(file, text.replace(&before, &after)).unwrap();
+    /// Takes a step; `page` is said if it fails.
+    pub fn follow(&mut self, page: &str, step: Step) {
+        match step {
+            Step::Run { commands, printed } => {
+                let text = self.run(&commands).unwrap_or_else(|text| {
+                    panic!("{page}: these failed:\n{commands}\n\nThey printed:\n{text}")
+                });
+                let printed = printed.unwrap_or_else(|| "...".to_owned());
+                assert!(
+                    is_as_expected(&text, &printed),
+                    "{page}: these\n\n{commands}\n\nprinted\n\n{text}\n\ninstead of\n\n{printed}"
+                );
+            }
+            Step::Start { command, printed } => {
+                if let Err(text) = self.start(&command, &printed) {
+                    panic!("{page}: {command:?} ended, and printed\n\n{text}\n\ninstead of\n\n{printed}");
                 }
             }
+            Step::Edit { path, before, after } => {
+                let file = self.place().join(&path);
+                let text = fs::read_to_string(&file).unwrap_or_else(|why| panic!("{page}: {path}: {why}"));
+                let times = text.matches(&before).count();
+                assert_eq!(times, 1, "{page}: {path} has these lines {times} times:\n{before}\n\n{text}");
+                fs::write(file, text.replace(&before, &after)).unwrap();
+            }
+            Step::Leave { commands, why } => println!("{page}: not run: {why}:\n{commands}"),
         }
     }
 
@@ -182,7 +189,7 @@ impl Reader {
         Err(text)
     }
 
-    fn place(&mut self) -> PathBuf {
+    pub fn place(&mut self) -> PathBuf {
         PathBuf::from(self.run("pwd").unwrap().trim())
     }
 }
@@ -236,6 +243,10 @@ Then change the file:
 -a
 +b
 ```
+And for all to see:
+```sh not run: it needs a registry
+false
+```
 ";
 
 #[test]
@@ -252,6 +263,7 @@ fn a_page_is_commands_programs_and_edits() {
             Step::Start { command, printed: "ready".to_owned() },
             run("echo $WHO\njobs -p > ../started", Some("m...")),
             Step::Edit { path: "file".to_owned(), before: "a\n".to_owned(), after: "b\n".to_owned() },
+            Step::Leave { commands: "false".to_owned(), why: "it needs a registry".to_owned() },
         ]
     );
 }
@@ -260,7 +272,7 @@ fn a_page_is_commands_programs_and_edits() {
 fn a_reader_keeps_the_place_and_ends_what_was_started() {
     let place = tempfile::tempdir().unwrap();
     let mut reader = Reader::new(place.path(), &[], &[]);
-    reader.follow("a page", steps(PAGE));
+    steps(PAGE).into_iter().for_each(|step| reader.follow("a page", step));
     assert_eq!(fs::read_to_string(place.path().join("here/file")).unwrap(), "b\n");
     let started = fs::read_to_string(place.path().join("started")).unwrap();
     let is_there =
@@ -274,5 +286,6 @@ fn a_reader_keeps_the_place_and_ends_what_was_started() {
 #[should_panic(expected = "these failed:\necho before; false\n\nThey printed:\nbefore")]
 fn a_command_that_fails_is_told() {
     let place = tempfile::tempdir().unwrap();
-    Reader::new(place.path(), &[], &[]).follow("a page", steps("```sh\necho before; false\n```\n"));
+    let mut steps = steps("```sh\necho before; false\n```\n");
+    Reader::new(place.path(), &[], &[]).follow("a page", steps.remove(0));
 }

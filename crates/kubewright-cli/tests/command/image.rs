@@ -18,13 +18,13 @@ use crate::{
     support::{error_of, kubewright},
 };
 
-const AMD64: u16 = 62;
-const ARM64: u16 = 183;
+pub const AMD64: u16 = 62;
+pub const ARM64: u16 = 183;
 /// Every image here is called so.
 const IMAGE: &str = "ghcr.io/team/web-operator:v1.2";
 
 /// As good as a static program for a processor.
-fn program(dir: &Path, machine: u16) -> PathBuf {
+pub fn program(dir: &Path, machine: u16) -> PathBuf {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(0x12, 0);
     bytes.extend(machine.to_le_bytes());

@@ -21,7 +21,7 @@ use kube::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Cluster, error_of, kubewright};
+use crate::support::{Cluster, error_of, kubewright, share, workspace};
 
 /// The name of every project here: that of the directory it is in.
 const NAME: &str = "shop-operator";
@@ -193,7 +193,7 @@ fn wrong_input_changes_nothing() {
         ("init --domain example.com --force", ". is a project already"),
         (
             "create api --group Foo! --version v1 --kind Web",
-            "the group \"Foo!\" is no DNS name: it takes small letters, digits, \"-\" and \".\". Try --group foo",
+            "the group \"Foo!\" is no DNS name: it takes small letters, digits and \"-\", up to 63 between dots. Try --group foo",
         ),
         ("create api --group web --version 1 --kind Web", "Try --version v1"),
         ("create api --group web --version v1 --kind web-site", "Try --kind WebSite"),
@@ -220,6 +220,11 @@ fn wrong_input_changes_nothing() {
             "create api --group cache --version v1 --kind MEMcached",
             "cache.example.com has Memcached, with the plural memcacheds, already",
         ),
+        (
+            "create api --group cache --version v1 --kind MemcachedSpec",
+            "MemcachedSpec and Memcached can't both be in cache.example.com",
+        ),
+        ("create api --group cache --version v1 --kind Main", "Try --kind CacheMain"),
         (
             "create api --group cache --version v1 --kind Region --namespaced=false",
             "exists already: --controller alone adds a controller to it",
@@ -390,19 +395,6 @@ fn templates_can_be_replaced() {
     assert!(why.contains("REDME.md.j2: it replaces no template: there are api/controller.rs.j2"), "{why}");
 }
 
-/// This workspace.
-fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
-}
-
-/// What this workspace as a whole asks of the crates that a project has, too, beyond what the project does: they would be
-/// built again for any difference. `cargo tree --workspace --edges features` tells.
-const SHARED: &str = r#"
-jiff = { version = "0.2", default-features = false, features = ["std", "tzdb-bundle-always"] }
-rustix = { version = "1", features = ["fs", "process"] }
-tokio = { version = "1", features = ["io-util", "macros", "net", "process", "rt-multi-thread", "signal", "test-util"] }
-"#;
-
 /// A command that builds where this workspace is built, so that little is built twice.
 fn building(mut command: Command) -> Command {
     // What cargo tells a test, build scripts would hear, too, and run again.
@@ -420,17 +412,6 @@ fn building(mut command: Command) -> Command {
 }
 
 impl Project {
-    /// Makes it build with just the dependencies of this workspace.
-    fn share(&self) {
-        fs::copy(workspace().join("Cargo.lock"), self.path("Cargo.lock")).unwrap();
-        self.edit("Cargo.toml", "[\"client\", \"derive\"]", "[\"client\", \"derive\", \"runtime\"]");
-        self.edit(
-            "Cargo.toml",
-            "\n[dev-dependencies]",
-            &format!("{}\n[dev-dependencies]", SHARED.trim_start()),
-        );
-    }
-
     fn cargo(&self, arguments: &str) -> String {
         let mut command = building(Command::new("cargo"));
         let done = command.args(arguments.split(' ')).current_dir(&self.root).output().unwrap();
@@ -518,7 +499,7 @@ async fn apply(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
 async fn a_project_goes_all_the_way() {
     let project = Project::empty();
     project.does(&format!("init --domain example.com --sdk-path {}", workspace().display()));
-    project.share();
+    share(&project.root);
     project.passes();
 
     project.does("create api --group cache --version v1alpha1 --kind Memcached --shortname mc");
@@ -566,4 +547,7 @@ async fn a_project_goes_all_the_way() {
     project.does("create api --group web-sites --version v1 --kind Page --controller");
     project.generate();
     project.passes();
+    // A local cluster has the kinds of others, too: without them the operator would not begin to work.
+    let (_running, client) = project.start().await;
+    project.converges(&client, "config/samples/cache_v1_memcached.yaml").await;
 }

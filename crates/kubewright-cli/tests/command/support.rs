@@ -1,7 +1,7 @@
 //! The command as a process, and what it started.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -84,12 +84,37 @@ pub fn kubectl() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
     let reference = env::var_os("KUBEWRIGHT_REFERENCE_CACHE")
         .map_or_else(|| cache.join("kubewright/reference"), PathBuf::from);
-    let built = std::fs::read_dir(reference)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path().join("kubectl"));
+    let built =
+        fs::read_dir(reference).into_iter().flatten().flatten().map(|entry| entry.path().join("kubectl"));
     let on_path =
         env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
     built.chain(on_path.map(|dir| dir.join("kubectl"))).find(|candidate| candidate.is_file())
+}
+
+/// This workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// What this workspace as a whole asks of the crates that a project has, too, beyond what the project does: they would be
+/// built again for any difference. `cargo tree --workspace --edges features` tells.
+const SHARED: &str = r#"
+jiff = { version = "0.2", default-features = false, features = ["std", "tzdb-bundle-always"] }
+rustix = { version = "1", features = ["fs", "process"] }
+tokio = { version = "1", features = ["io-util", "macros", "net", "process", "rt-multi-thread", "signal", "test-util"] }
+"#;
+
+/// Makes a project build with just the dependencies of this workspace.
+pub fn share(project: &Path) {
+    fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let manifest = project.join("Cargo.toml");
+    let mut text = fs::read_to_string(&manifest).unwrap();
+    for (old, new) in [
+        ("[\"client\", \"derive\"]", "[\"client\", \"derive\", \"runtime\"]".to_owned()),
+        ("\n[dev-dependencies]", format!("{}\n[dev-dependencies]", SHARED.trim_start())),
+    ] {
+        assert!(text.contains(old), "Cargo.toml has no {old:?}");
+        text = text.replace(old, &new);
+    }
+    fs::write(manifest, text).unwrap();
 }

@@ -68,7 +68,8 @@ fn follow(directory: &Path, kubectl: &Path) {
     up.args(["up", name, "--no-samples", "--output", "json", "--kubeconfig"]).arg(&kubeconfig);
     let (_up, ready) = Running::start(up.envs(environment.iter().cloned()));
     assert!(ready.starts_with("{\"converged\":true"), "{ready}");
-    Reader::new(directory, &[kubectl], &environment).follow(name, steps);
+    let mut reader = Reader::new(directory, &[kubectl], &environment);
+    steps.into_iter().for_each(|step| reader.follow(name, step));
 }
 
 #[test]
