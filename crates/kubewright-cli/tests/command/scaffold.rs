@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    fmt::Debug,
+    fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     pin::pin,
@@ -10,14 +12,18 @@ use std::{
 };
 
 use futures_util::StreamExt as _;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Config, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
-    core::GroupVersionKind,
+    core::{ClusterResourceScope, GroupVersionKind},
     discovery,
 };
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -153,6 +159,14 @@ fn kinds_are_added_like_this() {
         ),
         ("same_kind_of_another_group", "create api --group infra --version v1 --kind Memcached"),
         ("built_in_kind", "create api --external --group apps --version v1 --kind Deployment"),
+        (
+            "webhooks",
+            "create webhook --group cache --version v1alpha1 --kind Memcached --defaulting --validation",
+        ),
+        (
+            "conversion",
+            "create webhook --group cache --version v1 --kind Memcached --conversion --spoke v1alpha1",
+        ),
     ] {
         let before = project.files();
         let said = project.does(arguments);
@@ -247,6 +261,22 @@ fn wrong_input_changes_nothing() {
         ("create types --from PROJECT Bag", "PROJECT has no definition of Bag: there is none at all"),
         ("create types --from Makefile Bag", "Makefile is no YAML"),
         ("create api --group web --version v1 --kind Site --templates nowhere", "the templates in nowhere"),
+        (
+            "create webhook --group web --version v1 --kind Site --validation",
+            "the project has no Site of web in version v1: `kubewright create api --group web --version v1 --kind Site` makes",
+        ),
+        (
+            "create webhook --group cache --version v2 --kind Memcached --validation",
+            "the project has no Memcached of cache in version v2: there is v1alpha1",
+        ),
+        (
+            "create webhook --group cache --version v1alpha1 --kind Memcached --conversion --spoke v1alpha1",
+            "v1alpha1 can't be converted to itself: --spoke names another version",
+        ),
+        (
+            "create webhook --group cache --version v1alpha1 --kind Memcached --conversion --spoke v1",
+            "the project has no Memcached of cache in version v1: there is v1alpha1",
+        ),
         (
             "create api nowhere --group web --version v1 --kind Site",
             "nowhere is no project: it has no PROJECT. `kubewright init` makes one",
@@ -495,6 +525,27 @@ async fn apply(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     api
 }
 
+/// Waits until the API server trusts the webhooks of the operator.
+async fn trusted<K>(client: &Client, name: &str, bundle: &str)
+where
+    K: kube::Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let this = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut changes = pin!(api.watch(&this, "0").await.unwrap());
+    while let Some(change) = changes.next().await {
+        let (WatchEvent::Added(now) | WatchEvent::Modified(now)) = change.unwrap() else { continue };
+        if json!(now).pointer(bundle).is_some() {
+            return;
+        }
+    }
+    panic!("{name} is not trusted");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_goes_all_the_way() {
     let project = Project::empty();
@@ -545,9 +596,30 @@ async fn a_project_goes_all_the_way() {
     project.edit("config/samples/web-sites_v1_page.yaml", "replicas", "copies");
     project.does("create api --group web-sites --version v2 --kind Page --resource");
     project.does("create api --group web-sites --version v1 --kind Page --controller");
+    for arguments in [
+        "create webhook --group cache --version v1 --kind Memcached --conversion --spoke v1alpha1",
+        "create webhook --group cache --version v1alpha1 --kind Memcached --defaulting --validation",
+        "create webhook --group infra --version v1 --kind Region --defaulting",
+        "create webhook --group web-sites --version v1 --kind Page --validation",
+    ] {
+        project.does(arguments);
+    }
+    let why = project.refuses("create webhook --group infra --version v1 --kind Region --validation");
+    assert!(why.contains("Region has webhooks already: extend src/webhooks/region.rs"), "{why}");
     project.generate();
     project.passes();
     // A local cluster has the kinds of others, too: without them the operator would not begin to work.
     let (_running, client) = project.start().await;
+    const WEBHOOK: &str = "/webhooks/0/clientConfig/caBundle";
+    const CONVERSION: &str = "/spec/conversion/webhook/clientConfig/caBundle";
+    trusted::<MutatingWebhookConfiguration>(&client, NAME, WEBHOOK).await;
+    trusted::<ValidatingWebhookConfiguration>(&client, NAME, WEBHOOK).await;
+    trusted::<CustomResourceDefinition>(&client, "memcacheds.cache.example.com", CONVERSION).await;
     project.converges(&client, "config/samples/cache_v1_memcached.yaml").await;
+    // It was asked about over a socket of this machine, and converted there from the version that is stored.
+    let definition: DynamicObject =
+        serde_saphyr::from_str(&project.read("config/samples/cache_v1_memcached.yaml")).unwrap();
+    let api = apply(&client, &definition).await;
+    let memcached = api.get("memcached-sample").await.unwrap();
+    assert!(memcached.annotations().contains_key("example.com/created-by"), "{memcached:?}");
 }
