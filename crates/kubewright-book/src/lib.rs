@@ -36,6 +36,7 @@ pages! {
     testing: "howto/testing.md",
     upgrading_a_crd: "howto/upgrading-a-crd.md",
     watch_another_resource: "howto/watch-another-resource.md",
+    webhooks: "howto/webhooks.md",
 }
 
 /// What is wanted.

@@ -83,6 +83,7 @@ fn templates(plain: &[Value], secure: &[Value]) -> Result<BTreeMap<String, Strin
                 within("and .Values.metrics.enabled .Values.metrics.networkPolicy", &text)
             }
             path if path.starts_with("templates/crds/") => within(".Values.crds.install", &text),
+            path if path.contains("webhook") => within(".Values.webhook.enabled", &text),
             _ => text,
         };
         templates.insert(path, format!("# {}\n{}", header("kubewright package"), filled(&text)));
@@ -106,8 +107,15 @@ fn by_file(documents: &[Value]) -> Result<BTreeMap<String, String>, String> {
             files.insert(format!("templates/crds/{name}.yaml"), both);
             continue;
         }
+        // Those of webhooks have switches of their own.
+        let is_of_webhooks =
+            document["metadata"]["name"].as_str().is_some_and(|name| name.ends_with("-webhook"));
         let document = if kind == "deployment" { marked(document) } else { document.clone() };
-        let file = files.entry(format!("templates/{kind}.yaml")).or_default();
+        let path = match is_of_webhooks {
+            true => format!("templates/webhook-{kind}.yaml"),
+            false => format!("templates/{kind}.yaml"),
+        };
+        let file = files.entry(path).or_default();
         if !file.is_empty() {
             *file += "---\n";
         }
@@ -258,6 +266,10 @@ metrics:
   # Let in only namespaces with the label metrics=enabled.
   networkPolicy: true
 
+webhook:
+  # Whether the API server asks the operator before it stores objects, if it has webhooks. Kinds in several versions need it.
+  enabled: true
+
 nodeSelector: {{}}
 tolerations: []
 affinity: {{}}
@@ -286,6 +298,7 @@ fn schema() -> Value {
         "namespace": object(json!({"name": text, "create": flag})),
         "crds": object(json!({"install": flag, "keep": flag})),
         "metrics": object(json!({"enabled": flag, "secure": flag, "networkPolicy": flag})),
+        "webhook": object(json!({"enabled": flag})),
         "nodeSelector": {"type": "object", "additionalProperties": text},
         "tolerations": {"type": "array", "items": {"type": "object"}},
         "affinity": {"type": "object"},
