@@ -138,8 +138,8 @@ impl Scope {
         })
     }
 
-    /// What field selectors can ask for, in the form the object is kept in.
-    fn selectable(&self, object: &Value) -> Attributes {
+    /// What field selectors can ask for.
+    pub(crate) fn selectable(&self, object: &Value) -> Attributes {
         match &self.resource.origin {
             Origin::BuiltIn(_) => crate::kinds::fields::selectable(
                 self.resource.storage.id.group(),
@@ -154,7 +154,7 @@ impl Scope {
     }
 }
 
-fn labels(object: &Value) -> Attributes {
+pub(crate) fn labels(object: &Value) -> Attributes {
     access::entries(object, &["metadata", "labels"])
         .filter_map(|(name, value)| Some((name, value.as_str()?)))
         .collect()

@@ -1,12 +1,12 @@
 //! List: a consistent view of a collection, whole or in pages.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::{
-    Scope,
+    Scope, codec,
     options::{ListOptions, RevisionMatch},
     respond,
 };
@@ -14,7 +14,7 @@ use crate::{
     decode::go::quote,
     error::{ApiError, Cause, Details},
     http::answer::Answer,
-    store::{Collection, RevisionError, Stored},
+    store::{Attributes, Collection, RevisionError, Stored},
 };
 
 /// A page of a list: the objects, and what the list's metadata says.
@@ -53,11 +53,23 @@ pub(crate) async fn page(scope: &Scope, options: &ListOptions) -> Result<Page, A
         "0" if options.continue_token.is_none() && options.revision_match.is_none() => 0,
         _ => options.limit,
     };
+    let is_paged = limit > 0 || options.continue_token.is_some();
+    let converted = if scope.selects_converted(options) {
+        let stored: Vec<Arc<Stored>> = collection.range(&prefix, &start).cloned().collect();
+        let matching = scope.matching(options, &stored).await;
+        Some(matching.map_err(|error| scope.unlisted(is_paged, error))?)
+    } else {
+        None
+    };
+    let selects = |object: &Stored| match &converted {
+        Some(matching) => matching.contains(&object.key),
+        None => scope.selects(options, object),
+    };
     let mut objects = Vec::new();
     let mut continue_token = String::new();
     let mut remaining = None;
     for object in collection.range(&prefix, &start) {
-        if !scope.selects(options, object) {
+        if !selects(object) {
             continue;
         }
         if limit > 0 && objects.len() == limit {
@@ -71,7 +83,6 @@ pub(crate) async fn page(scope: &Scope, options: &ListOptions) -> Result<Page, A
         }
         objects.push(object.clone());
     }
-    let is_paged = limit > 0 || options.continue_token.is_some();
     Ok(Page { objects, revision: collection.revision(), continue_token, remaining, is_paged })
 }
 
@@ -180,16 +191,59 @@ impl Scope {
         Ok(())
     }
 
-    /// Whether the selectors of `options` match an object.
+    /// Whether the selectors of `options` match an object, as it is kept.
     pub(crate) fn selects(&self, options: &ListOptions, object: &Stored) -> bool {
-        options.labels.matches_with(|name| object.labels.get(name))
+        self.matches(options, object, &object.labels, &object.fields)
+    }
+
+    fn matches(
+        &self,
+        options: &ListOptions,
+        object: &Stored,
+        labels: &Attributes,
+        fields: &Attributes,
+    ) -> bool {
+        options.labels.matches_with(|name| labels.get(name))
             && options.fields.matches(|field| {
                 match field {
                     "metadata.name" => object.name(),
                     "metadata.namespace" => object.namespace(),
-                    _ => object.fields.get(&self.resource.stored_field(field)).unwrap_or_default(),
+                    _ => fields.get(&self.resource.stored_field(field)).unwrap_or_default(),
                 }
                 .into()
             })
+    }
+
+    /// Whether the selectors of `options` look at what a webhook may have changed.
+    pub(crate) fn selects_converted(&self, options: &ListOptions) -> bool {
+        let mut fields = options.fields.requirements.iter();
+        self.resource.has_converter()
+            && (!options.labels.is_everything() || fields.any(|one| !one.field.starts_with("metadata.")))
+    }
+
+    /// The keys of the objects that the selectors of `options` match in the version of the request.
+    pub(crate) async fn matching(
+        &self,
+        options: &ListOptions,
+        stored: &[Arc<Stored>],
+    ) -> Result<BTreeSet<Arc<str>>, ApiError> {
+        let objects = self.load_all(stored).await?;
+        let both = stored.iter().zip(&objects);
+        let matching = both.filter(|(stored, object)| {
+            self.matches(options, stored, &codec::labels(object), &self.selectable(object))
+        });
+        Ok(matching.map(|(stored, _)| stored.key.clone()).collect())
+    }
+
+    /// What a list comes to if one of its objects can't be converted. In the real server a list without pages comes
+    /// from a cache, and that never fills.
+    pub(crate) fn unlisted(&self, is_paged: bool, error: ApiError) -> ApiError {
+        if is_paged || !self.resource.has_converter() {
+            return error;
+        }
+        let (version, kind, why) = (self.resource.api_version(), &self.resource.kind, error.message);
+        let message = format!("storage is (re)initializing: failed to list {version}, Kind={kind}: {why}");
+        ApiError::new(429, "TooManyRequests", message)
+            .with_details(Details { retry_after_seconds: Some(1), ..Details::default() })
     }
 }

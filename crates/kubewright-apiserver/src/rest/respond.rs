@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Scope, list::Page};
 use crate::{
-    error::{ApiError, Details},
+    error::ApiError,
     fields::folded,
     http::{
         answer::{self, Answer, Joined},
@@ -81,7 +81,8 @@ pub(crate) async fn list(scope: &Scope, page: Page) -> Result<Answer, ApiError> 
             return Ok(answer::of(200, "application/json", joined(scope, &metadata, items).into()));
         }
     }
-    let objects = scope.load_all(&page.objects).await.map_err(|error| page.refused(scope, error))?;
+    let objects = scope.load_all(&page.objects).await;
+    let objects = objects.map_err(|error| scope.unlisted(page.is_paged, error))?;
     let document = match scope.accepted.shape {
         Shape::Whole | Shape::Discovery => whole_list(scope, metadata, objects),
         Shape::Metadata | Shape::MetadataList => {
@@ -116,18 +117,6 @@ fn joined(scope: &Scope, metadata: &Value, items: Vec<bytes::Bytes>) -> Joined {
 }
 
 impl Page {
-    /// What a list comes to if one of its objects can't be converted. In the real server a list without pages comes
-    /// from a cache, and that never fills.
-    pub(crate) fn refused(&self, scope: &Scope, error: ApiError) -> ApiError {
-        if self.is_paged || !scope.resource.has_converter() {
-            return error;
-        }
-        let (version, kind, why) = (scope.resource.api_version(), &scope.resource.kind, error.message);
-        let message = format!("storage is (re)initializing: failed to list {version}, Kind={kind}: {why}");
-        ApiError::new(429, "TooManyRequests", message)
-            .with_details(Details { retry_after_seconds: Some(1), ..Details::default() })
-    }
-
     fn metadata(&self) -> ListMeta {
         ListMeta {
             resource_version: self.revision.to_string(),

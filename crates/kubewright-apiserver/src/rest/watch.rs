@@ -3,7 +3,7 @@
 //! A watcher holds a cursor in the store's history. Objects that enter or leave a selector show up as added
 //! and deleted. What goes wrong after the answer has begun is an event too.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::Pin, slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -89,7 +89,7 @@ pub(crate) async fn watch(scope: &Arc<Scope>) -> Result<Answer, ApiError> {
         .await?;
         after = page.revision;
         let lines = stream.lines("ADDED", &page.objects).await;
-        stream.pending.extend(lines.map_err(|error| page.refused(scope, error))?);
+        stream.pending.extend(lines.map_err(|error| scope.unlisted(false, error))?);
         if options.send_initial_events == Some(true) && options.bookmarks {
             let line = stream.bookmark(page.revision, true);
             stream.pending.push_back(line);
@@ -242,15 +242,11 @@ impl Stream {
 
     /// The line by which this watcher learns of an event, if it does.
     async fn line_of(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
-        let scope = self.scope.clone();
-        let in_scope = |object: &Stored| {
-            (scope.namespace.is_empty()
-                || object.namespace() == scope.namespace
-                || !scope.resource.namespaced)
-                && scope.selects(&self.options, object)
+        let is = event.kind != EventKind::Deleted && self.scope.shows(&self.options, &event.object).await?;
+        let was = match &event.previous {
+            Some(previous) => self.scope.shows(&self.options, previous).await?,
+            None => false,
         };
-        let is = event.kind != EventKind::Deleted && in_scope(&event.object);
-        let was = event.previous.as_ref().is_some_and(|previous| in_scope(previous));
         let line = match (was, is) {
             (false, true) => self.event_line(event, "ADDED").await,
             (true, true) => self.event_line(event, "MODIFIED").await,
@@ -357,6 +353,20 @@ impl Stream {
         }
         self.scope.set_type(&mut object);
         self.value_line("BOOKMARK", object)
+    }
+}
+
+impl Scope {
+    /// Whether an object is among those a watch looks at.
+    async fn shows(&self, options: &ListOptions, object: &Arc<Stored>) -> Result<bool, ApiError> {
+        if self.resource.namespaced && !self.namespace.is_empty() && object.namespace() != self.namespace {
+            return Ok(false);
+        }
+        if self.selects_converted(options) {
+            let matching = self.matching(options, slice::from_ref(object)).await?;
+            return Ok(!matching.is_empty());
+        }
+        Ok(self.selects(options, object))
     }
 }
 

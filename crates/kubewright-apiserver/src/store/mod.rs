@@ -54,7 +54,8 @@ impl Default for Options {
 pub struct HistoryLimits {
     /// The number of events.
     pub events: usize,
-    /// The size of the objects in them. The watch lines kept beside may take as much again.
+    /// The size of the objects in them. The watch lines kept beside may take as much again for each version that
+    /// is watched.
     pub bytes: usize,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn version(name: &str, storage: bool, replicas: &str, spec: &Value) -
     })
 }
 
-fn versions(storage: &str) -> Value {
+pub(super) fn versions(storage: &str) -> Value {
     let integer = json!({"type": "integer"});
     let v1 = json!({"host": string(), "port": string(), "replicas": integer, "note": {"type": "string", "maxLength": 9}});
     let v2 = json!({"hostPort": string(), "size": integer, "note": string()});

@@ -6,11 +6,12 @@ mod owners;
 
 use serde_json::json;
 
-use self::gates::{Gates, failed, string, version};
+use self::gates::{Gates, failed, string, version, versions};
 use crate::{
     definition::Definition,
     harness::{media, over_the_network},
     network::Webhook,
+    watch::assert_events,
 };
 
 #[test]
@@ -189,6 +190,36 @@ fn a_watch_tells_of_all_objects_in_its_version() {
                 assert_eq!((found.as_str(), &object["spec"]), (kind, &spec("c", port)));
             }
         }
+    });
+}
+
+#[test]
+fn selectors_ask_for_what_the_version_of_the_request_shows() {
+    over_the_network(async |t| {
+        let mut versions = versions("v1");
+        versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.host"}]);
+        versions[1]["selectableFields"] = json!([{"jsonPath": ".spec.hostPort"}]);
+        let gates = Gates::with_versions(&t, versions).await;
+        // An object is labelled once it is converted.
+        gates.trouble("b", json!({"merge": {"metadata": {"labels": {"converted": "yes"}}}}));
+        for name in ["a", "b"] {
+            t.post(&gates.at(&t, "v1"), gates.v1(name, name, "1")).await.code(201);
+        }
+        let selected = async |version: &str, selector: &str| {
+            let list = t.get(&format!("{}?{selector}", gates.at(&t, version))).await.code(200);
+            list.names().join(" ")
+        };
+        assert_eq!(selected("v1", "fieldSelector=spec.host%3Db").await, "b");
+        assert_eq!(selected("v2", "fieldSelector=spec.hostPort%3Db:1").await, "b");
+        assert_eq!(selected("v1", "labelSelector=converted").await, "");
+        assert_eq!(selected("v2", "labelSelector=converted").await, "b");
+        let from = t.revision_of(&gates.at(&t, "v2")).await;
+        let path = format!("{}?resourceVersion={from}&fieldSelector=spec.hostPort%3Dx:1", gates.at(&t, "v2"));
+        let mut watch = t.watch(&path).await;
+        for host in ["x", "y"] {
+            t.merge(&gates.one(&t, "v1", "a"), json!({"spec": {"host": host}})).await.code(200);
+        }
+        assert_events(&watch.events(2).await, &["ADDED a", "DELETED a"]);
     });
 }
 
