@@ -51,6 +51,6 @@ pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
     Admission, Context, Controller, Error, Event, Finalized, Finalizer, Finalizing, Index, Key, Next,
-    Operator, Options, Predicate, Reconciler, Result, Seen, Verdict, Watch, Webhook, child_name, condition,
-    workload,
+    Operation, Operator, Options, Predicate, Reconciler, Result, Seen, Verdict, Watch, Webhook, child_name,
+    condition, workload,
 };

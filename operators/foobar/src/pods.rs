@@ -1,7 +1,7 @@
 //! Pods that ask for it are told what a `FooBar` is about, before they are created.
 
 use k8s_openapi::{api::core::v1::EnvVar, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
-use kubewright::{Operation, Webhook, prelude::*};
+use kubewright::prelude::*;
 
 use crate::FooBar;
 

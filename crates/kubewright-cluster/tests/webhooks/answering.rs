@@ -8,7 +8,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, PostParams},
 };
-use kubewright::{KindName, Operation, Operator, Validator, Webhook, prelude::*};
+use kubewright::{KindName, Validator, prelude::*};
 use kubewright_cluster::TestCluster;
 use parking_lot::Mutex;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! What becomes of requests whose webhook can't answer.
 
 use kube::{Api, api::PostParams};
-use kubewright::{Error, FailurePolicy, Operator, Validator, Webhook, prelude::*};
+use kubewright::{FailurePolicy, Validator, prelude::*};
 use kubewright_cluster::TestCluster;
 use serde_json::json;
 
