@@ -97,6 +97,8 @@ impl Sketch {
             .arg(self.path())
             .env_remove("CARGO_TARGET_DIR")
             .env("CARGO_NET_OFFLINE", "true")
+            // That it waits for another cargo is no news.
+            .env("CARGO_TERM_QUIET", "true")
             .env("KUBECONFIG", "/nonexistent");
         kubewright
     }
