@@ -158,15 +158,17 @@ fn converter(
 ) -> impl Fn(Value) -> Pin<Box<dyn Future<Output = Value> + Send>> + Clone + Send + 'static {
     move |request| {
         let trouble = trouble.lock().clone();
-        let concerns = |name: &str| {
-            let mut objects = request["objects"].as_array().into_iter().flatten();
-            name.is_empty() || objects.any(|object| object["metadata"]["name"] == name)
-        };
+        let concerns = |name: &str, object: &Value| name.is_empty() || object["metadata"]["name"] == name;
+        let mut objects = request["objects"].as_array().into_iter().flatten();
         let answer = match trouble {
-            Some((name, answer)) if concerns(name) => match answer.get("merge") {
+            Some((name, answer)) if objects.any(|object| concerns(name, object)) => match answer.get("merge")
+            {
                 Some(change) => {
                     let mut answer = convert(&request);
-                    merge(&mut answer["convertedObjects"][0], change);
+                    let converted = answer["convertedObjects"].as_array_mut().into_iter().flatten();
+                    converted
+                        .filter(|object| concerns(name, object))
+                        .for_each(|object| merge(object, change));
                     answer
                 }
                 None => answer,
