@@ -128,6 +128,7 @@ pub struct Running {
     phase: watch::Receiver<Phase>,
     addresses: watch::Receiver<Addresses>,
     webhooks: Door,
+    trusted: watch::Receiver<bool>,
     metrics: Metrics,
 }
 
@@ -152,6 +153,12 @@ impl Running {
         // Told once, before anything else is done.
         let _ = addresses.changed().await;
         *addresses.borrow()
+    }
+
+    /// Waits until the API server has been told to trust its webhooks; not at all if there are none, if somebody else says
+    /// whom to trust, or if it has ended.
+    pub async fn trusted(&self) {
+        let _ = self.trusted.clone().wait_for(|is_trusted| *is_trusted).await;
     }
 
     /// The way to its webhooks within the process.
@@ -193,6 +200,7 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let metrics = Metrics::new();
     let (tell_addresses, addresses) = watch::channel(Addresses::default());
     let (webhooks, calls) = Door::new();
+    let (tell_trusted, trusted) = watch::channel(false);
     let manager = Manager {
         operator,
         client,
@@ -200,9 +208,10 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
         metrics: metrics.clone(),
         phase: tell,
         addresses: tell_addresses,
+        trusted: tell_trusted,
     };
     let task = Some(tokio::spawn(manager.run(shutdown, calls)));
-    Running { task, stop, phase, addresses, webhooks, metrics }
+    Running { task, stop, phase, addresses, webhooks, trusted, metrics }
 }
 
 /// Connections to webhooks from within the process.
@@ -215,6 +224,7 @@ struct Manager {
     metrics: Metrics,
     phase: watch::Sender<Phase>,
     addresses: watch::Sender<Addresses>,
+    trusted: watch::Sender<bool>,
 }
 
 impl Manager {
@@ -282,8 +292,9 @@ impl Manager {
             .partition(|prepared| prepared.needs_leadership);
 
         let mut parts = Work::new(self.options.grace);
-        if let Some(tls) = webhooks.filter(|_| self.options.webhook_certificate.is_none()) {
-            parts.besides(self.keeper(tls, &free, &cache).run());
+        match webhooks.filter(|_| self.options.webhook_certificate.is_none()) {
+            Some(tls) => parts.besides(self.keeper(tls, &free, &cache).run()),
+            None => drop(self.trusted.send_replace(true)),
         }
         let synced = async {
             let (mut ready, deadline) = (Vec::new(), Instant::now() + self.options.sync_timeout);
@@ -395,6 +406,7 @@ impl Manager {
             life: self.options.webhook_certificate_life,
             targets: self.operator.webhook_targets(&self.options.namespaces),
             tls,
+            trusted: self.trusted.clone(),
             client: client.clone(),
             cache: cache.clone(),
             clock: self.options.clock,

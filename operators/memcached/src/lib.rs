@@ -1,53 +1,19 @@
 //! The tutorial operator: a `Memcached` asks for a number of memcached pods; this makes a Deployment of just so many,
-//! and lists the pods in the status.
+//! and lists the pods in the status. There are two versions of the kind: the operator works with the newer one, and
+//! converts the other for those who use it.
+
+pub mod v1alpha1;
+pub mod v1beta1;
 
 use k8s_openapi::api::core::v1::{Capabilities, Container, ContainerPort, PodSpec, SecurityContext};
 use kubewright::prelude::*;
 
+pub use self::v1beta1::{Memcached, MemcachedSpec, MemcachedStatus};
+
 /// A resource to begin with.
 pub const SAMPLE: &str = include_str!("../config/samples/memcached.yaml");
-
-/// What is wanted.
-#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
-#[kube(
-    group = "cache.example.com",
-    version = "v1alpha1",
-    kind = "Memcached",
-    namespaced,
-    doc = "A number of memcached pods.",
-    status = "MemcachedStatus",
-    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
-    printcolumn(
-        name = "Available",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Available\")].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
-)]
-pub struct MemcachedSpec {
-    /// How many pods there are.
-    #[schemars(range(min = 1, max = 5))]
-    pub size: i32,
-    /// What runs in them.
-    #[serde(default = "default_image")]
-    pub image: String,
-}
-
-fn default_image() -> String {
-    "memcached:1.6-alpine".to_owned()
-}
-
-/// What is there.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase", default)]
-pub struct MemcachedStatus {
-    /// The generation of the resource that this tells of.
-    pub observed_generation: Option<i64>,
-    /// The names of the pods.
-    pub nodes: Vec<String>,
-    /// `Available`, `Progressing` and `Degraded`.
-    pub conditions: Vec<Condition>,
-}
+/// The same as it was written for the first version.
+pub const OLD_SAMPLE: &str = include_str!("../config/samples/memcached_v1alpha1.yaml");
 
 struct Cache;
 
@@ -66,9 +32,12 @@ impl Reconciler<Memcached> for Cache {
 }
 
 fn deployment(memcached: &Memcached) -> Deployment {
+    let memory =
+        memcached.spec.memory_megabytes.map(|megabytes| vec!["-m".to_owned(), megabytes.to_string()]);
     let container = Container {
         name: "memcached".to_owned(),
         image: Some(memcached.spec.image.clone()),
+        args: memory,
         ports: Some(vec![ContainerPort { container_port: 11211, ..ContainerPort::default() }]),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
@@ -81,7 +50,7 @@ fn deployment(memcached: &Memcached) -> Deployment {
         ..Container::default()
     };
     let pod = PodSpec { containers: vec![container], ..PodSpec::default() };
-    workload::deployment(memcached, memcached.spec.size, pod)
+    workload::deployment(memcached, memcached.spec.replicas, pod)
 }
 
 /// The operator: what it looks after, and what belongs to it.
@@ -89,4 +58,5 @@ pub fn operator() -> Operator {
     Operator::new("memcached-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .controller(Controller::of::<Memcached>().owns::<Deployment>().follows_pods().run(Cache))
+        .converts::<v1alpha1::Memcached, v1beta1::Memcached>()
 }

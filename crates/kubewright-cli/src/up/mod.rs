@@ -170,13 +170,20 @@ impl Up {
         for sample in &chosen {
             let operator = (sample.operator)();
             operator.controllers().for_each(|name| reconciles.follow(name));
-            kinds.extend(operator.definitions().into_iter().filter_map(kind_of));
+            for kind in operator.definitions().into_iter().filter_map(kind_of) {
+                let is_other_version =
+                    |known: &KindName| (&known.group, &known.kind) == (&kind.group, &kind.kind);
+                if !kinds.iter().any(is_other_version) {
+                    kinds.push(kind);
+                }
+            }
             running.push(
                 start(server, services, operator).await.map_err(|why| format!("{}: {why}", sample.name))?,
             );
         }
         for (sample, operator) in chosen.iter().zip(running.iter_mut()) {
             operator.working().await.map_err(|why| format!("{} does not work: {why}", sample.name))?;
+            operator.trusted().await;
             if !self.no_samples {
                 create_if_missing(&client, &resource_of(sample)?).await?;
             }

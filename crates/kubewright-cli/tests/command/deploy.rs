@@ -84,8 +84,8 @@ impl World {
     async fn resource(&self) {
         let api: Api<Memcached> = Api::namespaced(self.client.clone(), "default");
         let memcached = json!({
-            "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
-            "metadata": {"name": "precious"}, "spec": {"size": 1},
+            "apiVersion": "cache.example.com/v1beta1", "kind": "Memcached",
+            "metadata": {"name": "precious"}, "spec": {"replicas": 1},
         });
         self.create(api, memcached).await;
     }
@@ -222,12 +222,12 @@ async fn a_definition_that_would_take_less_is_not_installed_unless_that_is_meant
     assert!(world.deployment().await.is_none(), "the definitions alone");
     world.sketch.change(|documents| {
         let version = &mut Sketch::definition(documents)["spec"]["versions"][0];
-        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["size"]["maximum"] =
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]["maximum"] =
             json!(3);
     });
     for command in ["install", "deploy"] {
         let why = refusal(&world.run(command, &[]));
-        assert!(why.contains(".spec.size would have a maximum of 3"), "{command}: {why}");
+        assert!(why.contains(".spec.replicas would have a maximum of 3"), "{command}: {why}");
         assert!(world.namespace(NAMESPACE).await.is_none(), "nothing has changed");
     }
     assert_eq!(printed(&world.run("install", &["--force"])), created.replace("created", "configured"));
@@ -427,14 +427,16 @@ async fn a_doctor_finds_what_is_in_the_way_and_says_what_to_do() {
 
     world.sketch.change(|documents| {
         let version = &mut Sketch::definition(documents)["spec"]["versions"][0];
-        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["size"]["maximum"] =
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]["maximum"] =
             json!(3);
     });
     let ill = world.run("doctor", &[]);
     assert_eq!(refusal(&ill), "one thing is in the way");
     let told = String::from_utf8_lossy(&ill.stdout);
     assert!(
-        told.contains("fail  definitions memcacheds.cache.example.com: in v1alpha1, .spec.size would have"),
+        told.contains(
+            "fail  definitions memcacheds.cache.example.com: in v1beta1, .spec.replicas would have"
+        ),
         "{told}"
     );
 }

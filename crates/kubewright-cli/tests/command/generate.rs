@@ -51,9 +51,19 @@ fn everything_is_generated_once_and_then_up_to_date() {
     assert_eq!(files(sketch.path(), "config").len(), 17);
     assert_eq!(
         files(sketch.path(), "docs"),
-        ["docs/api.md", "docs/schemas/cache.example.com/memcached_v1alpha1.json"]
+        [
+            "docs/api.md",
+            "docs/schemas/cache.example.com/memcached_v1alpha1.json",
+            "docs/schemas/cache.example.com/memcached_v1beta1.json"
+        ]
     );
-    assert_eq!(files(sketch.path(), "clients"), ["clients/typescript/cache.example.com_v1alpha1.ts"]);
+    assert_eq!(
+        files(sketch.path(), "clients"),
+        [
+            "clients/typescript/cache.example.com_v1alpha1.ts",
+            "clients/typescript/cache.example.com_v1beta1.ts"
+        ]
+    );
     assert_eq!(printed(&generate(&sketch, &["--check"])), "");
     assert_eq!(printed(&generate(&sketch, &[])), "", "nothing is written twice");
 }

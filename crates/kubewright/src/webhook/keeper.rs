@@ -15,7 +15,10 @@ use k8s_openapi::{
 };
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 
 use super::certificates::{Keyring, Purpose};
 use crate::{
@@ -55,6 +58,8 @@ pub(crate) struct Keeper {
     pub(crate) life: Duration,
     pub(crate) targets: Targets,
     pub(crate) tls: Arc<Tls>,
+    /// Told once everybody trusts what is shown.
+    pub(crate) trusted: watch::Sender<bool>,
     pub(crate) client: Client,
     pub(crate) cache: Cache,
     pub(crate) clock: Clock,
@@ -92,7 +97,11 @@ impl Keeper {
                         is_trusted &= self.trust(one, ring).await?;
                     }
                 }
-                self.renew(stored.as_ref(), is_trusted).await
+                self.renew(stored.as_ref(), is_trusted).await?;
+                if stored.is_some() && is_trusted {
+                    self.trusted.send_replace(true);
+                }
+                Ok::<_, Error>(())
             };
             let pause = match looked.await {
                 Ok(()) => LOOK,

@@ -1,6 +1,7 @@
 //! What those see who apply a `Memcached`.
 
 mod promises;
+mod versions;
 
 use std::time::Duration;
 
@@ -31,7 +32,10 @@ async fn there_are_as_many_pods_as_are_asked_for_and_the_status_names_them() {
     assert_eq!(cluster.status::<Memcached>("sample").await.nodes, pods);
     assert_eq!(images(&cluster).await, ["memcached:1.6-alpine"; 3]);
     let table = cluster.table::<Memcached>().await;
-    assert!(table.starts_with("NAME     SIZE   AVAILABLE   AGE\nsample   3      True        "), "{table}");
+    assert!(
+        table.starts_with("NAME     REPLICAS   AVAILABLE   AGE\nsample   3          True        "),
+        "{table}"
+    );
 }
 
 #[tokio::test]
@@ -39,10 +43,10 @@ async fn a_changed_specification_flows_through() {
     let cluster = TestCluster::start().await;
     let _operator = cluster.run(operator()).await;
     for (generation, spec, expected) in [
-        (1, json!({"size": 3}), vec!["memcached:1.6-alpine"; 3]),
-        (2, json!({"size": 5, "image": "memcached:1.7"}), vec!["memcached:1.7"; 5]),
-        (3, json!({"size": 2, "image": "memcached:1.7"}), vec!["memcached:1.7"; 2]),
-        (4, json!({"size": 2}), vec!["memcached:1.6-alpine"; 2]),
+        (1, json!({"replicas": 3}), vec!["memcached:1.6-alpine"; 3]),
+        (2, json!({"replicas": 5, "image": "memcached:1.7"}), vec!["memcached:1.7"; 5]),
+        (3, json!({"replicas": 2, "image": "memcached:1.7"}), vec!["memcached:1.7"; 2]),
+        (4, json!({"replicas": 2}), vec!["memcached:1.6-alpine"; 2]),
     ] {
         cluster.apply_spec::<Memcached>("sample", spec).await;
         cluster.quiet().await;
@@ -55,11 +59,31 @@ async fn a_changed_specification_flows_through() {
 }
 
 #[tokio::test]
+async fn memcached_is_told_how_much_memory_it_may_take() {
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    for (spec, expected) in [
+        (json!({"replicas": 1, "memoryMegabytes": 256}), Some(vec!["-m".to_owned(), "256".to_owned()])),
+        (json!({"replicas": 1}), None),
+    ] {
+        cluster.apply_spec::<Memcached>("sample", spec).await;
+        cluster.quiet().await;
+        let pods = cluster.list::<Pod>().await;
+        let arguments: Vec<_> = pods
+            .into_iter()
+            .flat_map(|pod| pod.spec.map(|spec| spec.containers).unwrap_or_default())
+            .map(|container| container.args)
+            .collect();
+        assert_eq!(arguments, [expected]);
+    }
+}
+
+#[tokio::test]
 async fn the_conditions_tell_how_far_it_is() {
     let cluster = TestCluster::start().await;
     cluster.script("slow", Script::default().ready_after(Duration::from_secs(60)));
     let _operator = cluster.run(operator()).await;
-    cluster.apply_spec::<Memcached>("sample", json!({"size": 2, "image": "slow"})).await;
+    cluster.apply_spec::<Memcached>("sample", json!({"replicas": 2, "image": "slow"})).await;
     cluster.quiet().await;
     assert_eq!(
         cluster.conditions::<Memcached>("sample").await,
@@ -81,7 +105,7 @@ async fn a_name_may_be_too_long_for_a_label() {
     let cluster = TestCluster::start().await;
     let _operator = cluster.run(operator()).await;
     let name = "x".repeat(100);
-    cluster.apply_spec::<Memcached>(&name, json!({"size": 2})).await;
+    cluster.apply_spec::<Memcached>(&name, json!({"replicas": 2})).await;
     cluster.quiet().await;
     assert_eq!(cluster.status::<Memcached>(&name).await.nodes.len(), 2);
     cluster.lose_pod(&cluster.list::<Pod>().await[0].name_any()).await;
@@ -95,11 +119,11 @@ async fn what_can_not_be_is_refused_by_name() {
     let cluster = TestCluster::start().await;
     let _operator = cluster.run(operator()).await;
     for (spec, expected) in [
-        (json!({"size": 0}), "spec.size in body should be greater than or equal to 1"),
-        (json!({"size": 6}), "spec.size in body should be less than or equal to 5"),
-        (json!({"size": "three"}), "spec.size: expected numeric (int or float), got string"),
-        (json!({"size": 1, "image": 2}), "spec.image: expected string, got"),
-        (json!({}), "spec.size: Required value"),
+        (json!({"replicas": 0}), "spec.replicas in body should be greater than or equal to 1"),
+        (json!({"replicas": 6}), "spec.replicas in body should be less than or equal to 5"),
+        (json!({"replicas": "three"}), "spec.replicas: expected numeric (int or float), got string"),
+        (json!({"replicas": 1, "image": 2}), "spec.image: expected string, got"),
+        (json!({}), "spec.replicas: Required value"),
     ] {
         let refusal = cluster.refusal::<Memcached>("sample", spec).await;
         assert!(refusal.contains(expected), "{refusal}");
