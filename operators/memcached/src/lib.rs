@@ -4,6 +4,7 @@
 
 pub mod v1alpha1;
 pub mod v1beta1;
+pub mod webhooks;
 
 use k8s_openapi::api::core::v1::{Capabilities, Container, ContainerPort, PodSpec, SecurityContext};
 use kubewright::prelude::*;
@@ -59,4 +60,6 @@ pub fn operator() -> Operator {
         .version(env!("CARGO_PKG_VERSION"))
         .controller(Controller::of::<Memcached>().owns::<Deployment>().follows_pods().run(Cache))
         .converts::<v1alpha1::Memcached, v1beta1::Memcached>()
+        .defaults::<Memcached>(webhooks::fill)
+        .validates::<Memcached>(webhooks::check)
 }

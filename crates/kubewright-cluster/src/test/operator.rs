@@ -11,12 +11,12 @@ use std::{
 };
 
 use http::{Method, Request, Response, StatusCode};
-use kube::{Client, ResourceExt as _, api::DynamicObject, client::Body};
+use kube::{Client, api::DynamicObject, client::Body};
 use kubewright::{
     ManifestOptions, Operator, Options, Part, Reach, Running, clock::Clock, entropy::Entropy, install_crds_at,
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{TestCluster, elsewhere};
 
@@ -107,9 +107,6 @@ impl TestCluster {
         let installed = install_crds_at(&self.client(), &operator, &reach).await;
         installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
         let manifests = self.manifests(&operator, webhook_address);
-        let definitions = read(
-            operator.manifests(&ManifestOptions { only: [Part::Crds].into(), ..ManifestOptions::default() }),
-        );
         for document in &manifests {
             self.apply_one(document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
         }
@@ -133,9 +130,7 @@ impl TestCluster {
             cluster.lead_service(&namespace, &service, running.webhooks());
         }
         running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
-        for document in definitions.iter().chain(&manifests) {
-            self.eventually("webhooks are trusted", async |cluster| cluster.trusts(document).await).await;
-        }
+        running.trusted().await;
         TestOperator { running, line }
     }
 
@@ -145,23 +140,6 @@ impl TestCluster {
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let is_elsewhere = self.cluster.is_none();
         is_elsewhere.then(|| free().unwrap_or_else(|why| panic!("there is no free port: {why}")))
-    }
-
-    /// Whether a document says whom to trust, if it is one that has to.
-    async fn trusts(&self, document: &DynamicObject) -> bool {
-        let kind = document.types.as_ref().map_or("", |types| &types.kind);
-        let is_webhooks = kind.ends_with("WebhookConfiguration");
-        if !is_webhooks && document.data["spec"]["conversion"].is_null() {
-            return true;
-        }
-        let present = self.dynamic(document).await.get(&document.name_any()).await;
-        let present = present.unwrap_or_else(|why| panic!("{} can't be read: {why}", document.name_any()));
-        let conversion = &present.data["spec"]["conversion"]["webhook"];
-        let mut webhooks: Box<dyn Iterator<Item = &Value>> = match present.data["webhooks"].as_array() {
-            Some(webhooks) => Box::new(webhooks.iter()),
-            None => Box::new(std::iter::once(conversion)),
-        };
-        webhooks.all(|webhook| webhook["clientConfig"]["caBundle"].is_string())
     }
 
     /// The namespaces that operators watch: where tests share a cluster, each has one for its own.
@@ -180,7 +158,10 @@ impl TestCluster {
             webhook_url: webhook_address.map(|address| format!("https://{address}")),
             ..ManifestOptions::default()
         };
-        read(operator.manifests(&options))
+        let read = |manifest| {
+            serde_json::from_value(manifest).unwrap_or_else(|why| panic!("this is no manifest: {why}"))
+        };
+        operator.manifests(&options).into_iter().map(read).collect()
     }
 
     /// Removes what [`run`](Self::run) has installed, apart from the definitions: with these, all resources would go.
@@ -193,14 +174,6 @@ impl TestCluster {
             self.delete_one(document).await.unwrap_or_else(|why| panic!("a manifest was not deleted: {why}"));
         }
     }
-}
-
-#[allow(clippy::panic, reason = "a test says what is wrong by panicking")]
-fn read(manifests: Vec<Value>) -> Vec<DynamicObject> {
-    let read = |manifest| {
-        serde_json::from_value(manifest).unwrap_or_else(|why| panic!("this is no manifest: {why}"))
-    };
-    manifests.into_iter().map(read).collect()
 }
 
 /// The line between an operator and the server.

@@ -2,6 +2,7 @@
 
 mod promises;
 mod versions;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -45,8 +46,8 @@ async fn a_changed_specification_flows_through() {
     for (generation, spec, expected) in [
         (1, json!({"replicas": 3}), vec!["memcached:1.6-alpine"; 3]),
         (2, json!({"replicas": 5, "image": "memcached:1.7"}), vec!["memcached:1.7"; 5]),
-        (3, json!({"replicas": 2, "image": "memcached:1.7"}), vec!["memcached:1.7"; 2]),
-        (4, json!({"replicas": 2}), vec!["memcached:1.6-alpine"; 2]),
+        (3, json!({"replicas": 4, "image": "memcached:1.7"}), vec!["memcached:1.7"; 4]),
+        (4, json!({"replicas": 4}), vec!["memcached:1.6-alpine"; 4]),
     ] {
         cluster.apply_spec::<Memcached>("sample", spec).await;
         cluster.quiet().await;
@@ -64,7 +65,7 @@ async fn memcached_is_told_how_much_memory_it_may_take() {
     let _operator = cluster.run(operator()).await;
     for (spec, expected) in [
         (json!({"replicas": 1, "memoryMegabytes": 256}), Some(vec!["-m".to_owned(), "256".to_owned()])),
-        (json!({"replicas": 1}), None),
+        (json!({"replicas": 1}), Some(vec!["-m".to_owned(), "64".to_owned()])),
     ] {
         cluster.apply_spec::<Memcached>("sample", spec).await;
         cluster.quiet().await;
