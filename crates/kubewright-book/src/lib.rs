@@ -15,7 +15,7 @@ macro_rules! pages {
 pages! {
     api_server: "api-server.md",
     cluster: "cluster.md",
-    concepts: "concepts/README.md",
+    concepts: "concepts/flow.md",
     watch: "concepts/watch.md",
     cache: "concepts/cache.md",
     predicate: "concepts/predicate.md",
