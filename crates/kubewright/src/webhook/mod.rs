@@ -84,6 +84,8 @@ pub struct Webhook {
 }
 
 pub(crate) type Handle = Arc<dyn admission::Handler>;
+/// Declares a kind that is read.
+type Read = Arc<dyn Fn(&Views, &Cache) + Send + Sync>;
 
 /// What is known of a webhook before it runs.
 pub(crate) struct Description {
@@ -97,7 +99,7 @@ pub(crate) struct Description {
     objects: LabelSelector,
     namespaces: Option<LabelSelector>,
     pub(crate) rights: Rights,
-    reads: Vec<Arc<dyn Fn(&Views, &Cache) + Send + Sync>>,
+    reads: Vec<Read>,
 }
 
 impl fmt::Debug for Webhook {

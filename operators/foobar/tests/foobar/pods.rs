@@ -14,7 +14,7 @@ fn pod(name: &str, foobar: Option<&str>, env: Value) -> Pod {
         "metadata": {"name": name, "labels": labels},
         "spec": {"containers": [{"name": "main", "image": "nginx", "env": env}]},
     }))
-    .unwrap()
+    .expect("it is a pod")
 }
 
 /// The variable of a pod that is created, or why it is not.
@@ -22,11 +22,11 @@ async fn told(cluster: &TestCluster, pod: &Pod) -> Result<Option<String>, String
     let api: Api<Pod> = Api::namespaced(cluster.client(), cluster.namespace());
     match api.create(&PostParams::default(), pod).await {
         Ok(pod) => {
-            let variables = pod.spec.unwrap().containers.remove(0).env.unwrap_or_default();
-            Ok(variables.into_iter().find(|variable| variable.name == VARIABLE).and_then(|one| one.value))
+            let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+            let mut variables = containers.into_iter().filter_map(|container| container.env).flatten();
+            Ok(variables.find(|variable| variable.name == VARIABLE).and_then(|one| one.value))
         }
-        Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(why) => panic!("this is no answer: {why}"),
+        Err(why) => Err(kubewright::Error::from(why).to_string()),
     }
 }
 
