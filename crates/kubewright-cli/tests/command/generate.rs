@@ -48,7 +48,7 @@ fn everything_is_generated_once_and_then_up_to_date() {
     let sketch = sketch();
     let told = printed(&generate(&sketch, &[]));
     assert!(told.contains("wrote config/crd/bases/cache.example.com_memcacheds.yaml\n"), "{told}");
-    assert_eq!(files(sketch.path(), "config").len(), 17);
+    assert_eq!(files(sketch.path(), "config").len(), 23);
     assert_eq!(
         files(sketch.path(), "docs"),
         [
@@ -99,7 +99,7 @@ fn a_check_prints_what_differs_and_changes_nothing() {
 fn a_check_misses_what_is_installed_and_not_what_was_never_generated() {
     let sketch = sketch();
     let why = refusal(&generate(&sketch, &["--check"]));
-    assert_eq!(why, "17 generated files are not up to date: run `kubewright generate`", "those of config");
+    assert_eq!(why, "23 generated files are not up to date: run `kubewright generate`", "those of config");
     printed(&generate_part(&sketch, "manifests", &[]));
     let checked = generate(&sketch, &["--check"]);
     assert_eq!(printed(&checked), "");
@@ -107,12 +107,12 @@ fn a_check_misses_what_is_installed_and_not_what_was_never_generated() {
         "docs is not checked: nothing was ever generated there\nclients is not checked: nothing was ever generated there\n"
     ));
     let why = refusal(&generate_part(&sketch, "docs", &["--check"]));
-    assert!(why.starts_with("2 generated files are not up to date"), "whoever asks for it wants it: {why}");
+    assert!(why.starts_with("3 generated files are not up to date"), "whoever asks for it wants it: {why}");
 }
 
 #[test]
 fn each_part_can_be_had_alone() {
-    for (part, files) in [("crds", 2), ("rbac", 9), ("manifests", 17), ("docs", 2), ("client", 1)] {
+    for (part, files) in [("crds", 2), ("rbac", 11), ("manifests", 23), ("docs", 3), ("client", 1)] {
         let sketch = sketch();
         let told = printed(&generate_part(&sketch, part, &[]));
         assert_eq!(told.lines().count(), files, "{part}: {told}");

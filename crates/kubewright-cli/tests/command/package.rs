@@ -133,12 +133,24 @@ fn values_choose_what_is_installed() {
         "namespace": {"name": "elsewhere"},
         "crds": {"install": false},
         "metrics": {"enabled": false},
+        "webhook": {"enabled": false},
         "nodeSelector": {"disk": "fast"},
         "tolerations": [{"operator": "Exists"}],
     }));
-    for kind in ["CustomResourceDefinition", "Service", "NetworkPolicy"] {
+    for kind in [
+        "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
+        "NetworkPolicy",
+        "Service",
+        "ValidatingWebhookConfiguration",
+    ] {
         assert!(of_kind(&chosen, kind).is_empty(), "{kind}");
     }
+    let services = |changes| of_kind(&rendered(changes), "Service");
+    let names =
+        |changes| services(changes).iter().map(|one| one["metadata"]["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(json!({"metrics": {"enabled": false}})), ["memcached-operator-webhook"]);
+    assert_eq!(names(json!({"webhook": {"enabled": false}})), ["memcached-operator-metrics"]);
     let deployment = &of_kind(&chosen, "Deployment")[0];
     assert_eq!(deployment["metadata"]["namespace"], "elsewhere");
     assert_eq!(deployment["spec"]["replicas"], 2);
