@@ -209,7 +209,7 @@ fn description(name: &str, version: Option<&str>) -> String {
     let version = version.unwrap_or("0.0.0");
     format!(
         "# {}\napiVersion: v2\nname: {name}\ndescription: The Kubernetes operator {name}\ntype: application\n\
-         version: {version:?}\nappVersion: {version:?}\nkubeVersion: \">=1.33.0-0\"\n",
+         version: {version:?}\nappVersion: {version:?}\n",
         header("kubewright package")
     )
 }
