@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
-use super::{add_types, check_module, external, types_path};
+use super::{add_types, check_module, external, types_path, webhook::add_conversion};
 use crate::{
     names,
     project::{Project, Resource, Webhooks},
@@ -34,7 +34,7 @@ pub(crate) struct Api {
     #[arg(default_value = ".")]
     path: PathBuf,
 
-    /// The group of the kind, without the domain; the whole of it with --external, and \"core\" for that without a name
+    /// The group of the kind, without the domain; the whole of it with --external, and "core" for that without a name
     #[arg(long, value_name = "NAME")]
     group: String,
 
@@ -122,6 +122,14 @@ impl Api {
             match &earlier {
                 None => add_first_version(project, rendering, change, &resource, &values)?,
                 Some(earlier) => add_next_version(project, rendering, change, &resource, earlier, &values)?,
+            }
+            // Where versions are converted, all are.
+            let is_hub =
+                |one: &&mut Resource| one.is_same_kind(&resource) && !one.webhooks.conversion.is_empty();
+            if let Some(hub) = project.resources.iter_mut().find(is_hub) {
+                hub.webhooks.conversion.push(resource.version.clone());
+                let hub = hub.clone();
+                add_conversion(project, rendering, change, &hub, &resource.version)?;
             }
         }
         if makes_controller {

@@ -14,7 +14,7 @@ use crate::{
     scaffold::{Change, Rendering},
 };
 
-/// Add a kind to a project
+/// Add kinds, types and webhooks to a project
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -44,7 +44,7 @@ pub(crate) struct Types {
     #[arg(default_value = ".")]
     path: PathBuf,
 
-    /// The file with its definition, \"-\" for standard input, or \"cluster\"
+    /// The file with its definition, "-" for standard input, or "cluster"
     #[arg(long, value_name = "FILE|cluster")]
     from: String,
 

@@ -86,7 +86,14 @@ impl Webhook {
             if known.conversion.contains(spoke) {
                 return Err(format!("{} is converted from {spoke} already", self.kind));
             }
-            self.add_conversion(&project, &rendering, &mut change, &resource, spoke)?;
+            let hub = project.versions_of(&resource).find(|one| !one.webhooks.conversion.is_empty());
+            if let Some(hub) = hub.filter(|hub| hub.version != self.version) {
+                return Err(format!(
+                    "versions of {} are converted to {} already: say --version {}, and --spoke for another one",
+                    self.kind, hub.version, hub.version
+                ));
+            }
+            add_conversion(&project, &rendering, &mut change, &resource, spoke)?;
         }
         let same = |one: &&mut Resource| one.is_same_kind(&resource) && one.version == resource.version;
         if let Some(recorded) = project.resources.iter_mut().find(same) {
@@ -145,27 +152,27 @@ impl Webhook {
         let module = format!("{}_webhooks", unit.trim_end_matches('_'));
         add_test(change, &module, rendering.render("webhook/webhook_test.rs", &values)?)
     }
+}
 
-    fn add_conversion(
-        &self,
-        project: &Project,
-        rendering: &Rendering,
-        change: &mut Change,
-        resource: &Resource,
-        spoke: &str,
-    ) -> Result<(), String> {
-        let mut values = values(project, resource);
-        values["spoke"] = json!(spoke);
-        let module = format!("{}_from_{spoke}", resource.kind_module().trim_end_matches('_'));
-        let folder = super::folder(resource);
-        change.create(&format!("{folder}/{module}.rs"), rendering.render("webhook/conversion.rs", &values)?);
-        change.insert(&format!("{folder}/mod.rs"), "modules", &[format!("mod {module};")])?;
-        let (from, to) = (path_of(resource, spoke), path_of(resource, &resource.version));
-        change.insert("src/lib.rs", "operator", &[format!(".converts::<{from}, {to}>()")])?;
-        let unit = project.unit(resource);
-        let test = format!("{}_{spoke}_to_{}", unit.trim_end_matches('_'), resource.version);
-        add_test(change, &test, rendering.render("webhook/conversion_test.rs", &values)?)
-    }
+/// Adds the conversion of a version to the one that is the hub, and back.
+pub(super) fn add_conversion(
+    project: &Project,
+    rendering: &Rendering,
+    change: &mut Change,
+    resource: &Resource,
+    spoke: &str,
+) -> Result<(), String> {
+    let mut values = values(project, resource);
+    values["spoke"] = json!(spoke);
+    let module = format!("{}_from_{spoke}", resource.kind_module().trim_end_matches('_'));
+    let folder = super::folder(resource);
+    change.create(&format!("{folder}/{module}.rs"), rendering.render("webhook/conversion.rs", &values)?);
+    change.insert(&format!("{folder}/mod.rs"), "modules", &[format!("mod {module};")])?;
+    let (from, to) = (path_of(resource, spoke), path_of(resource, &resource.version));
+    change.insert("src/lib.rs", "operator", &[format!(".converts::<{from}, {to}>()")])?;
+    let unit = project.unit(resource);
+    let test = format!("{}_{spoke}_to_{}", unit.trim_end_matches('_'), resource.version);
+    add_test(change, &test, rendering.render("webhook/conversion_test.rs", &values)?)
 }
 
 /// A kind in a version, as `src/lib.rs` names it.

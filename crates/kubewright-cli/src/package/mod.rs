@@ -20,7 +20,7 @@ Examples:
   kubewright package --image registry.example/memcached-operator:1.0
       dist/install.yaml, and a Helm chart in dist/chart.
 
-  kubectl apply -f dist/install.yaml
+  kubectl apply --server-side -f dist/install.yaml
   helm install memcached-operator dist/chart --namespace memcached-operator-system --create-namespace
       How its users install it.")]
 pub(crate) struct Package {

@@ -167,6 +167,7 @@ fn kinds_are_added_like_this() {
             "conversion",
             "create webhook --group cache --version v1 --kind Memcached --conversion --spoke v1alpha1",
         ),
+        ("converted_version", "create api --group cache --version v2 --kind Memcached"),
     ] {
         let before = project.files();
         let said = project.does(arguments);
@@ -604,6 +605,10 @@ async fn a_project_goes_all_the_way() {
     ] {
         project.does(arguments);
     }
+    let why = project
+        .refuses("create webhook --group cache --version v1alpha1 --kind Memcached --conversion --spoke v1");
+    assert!(why.contains("versions of Memcached are converted to v1 already: say --version v1"), "{why}");
+    project.does("create api --group cache --version v2 --kind Memcached");
     let why = project.refuses("create webhook --group infra --version v1 --kind Region --validation");
     assert!(why.contains("Region has webhooks already: extend src/webhooks/region.rs"), "{why}");
     project.generate();

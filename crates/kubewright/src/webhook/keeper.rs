@@ -189,7 +189,7 @@ impl Keeper {
         let told = request::apply::<Secret>(&self.client, &key, None, &secret, &self.operator, true).await?;
         // Seen at once, so that nothing is made twice.
         self.cache.wrote(&told);
-        tracing::info!(secret = name, "certificates for webhooks were renewed");
+        tracing::info!(secret = name, "there are new certificates for webhooks");
         Ok(())
     }
 
