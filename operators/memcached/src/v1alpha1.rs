@@ -1,4 +1,4 @@
-//! The first version, for those who still use it. The server converts it to [`v1beta1`](crate::v1beta1) and back.
+//! The first version, for those who still use it. The server converts it to [`v1beta1`] and back.
 
 use kubewright::prelude::*;
 
