@@ -149,12 +149,16 @@ async fn every_version_lists_what_any_version_has_written() {
     old.create(&PostParams::default(), &v1::Jar::new("a", spec)).await.unwrap();
     let spec = v2::JarSpec { litres: 2, lid: Some("cork".to_owned()) };
     new.create(&PostParams::default(), &v2::Jar::new("b", spec)).await.unwrap();
-    let sizes: Vec<i64> =
-        old.list(&ListParams::default()).await.unwrap().iter().map(|jar| jar.spec.size).collect();
-    assert_eq!(sizes, [1, 2]);
-    let litres: Vec<i64> =
-        new.list(&ListParams::default()).await.unwrap().iter().map(|jar| jar.spec.litres).collect();
-    assert_eq!(litres, [1, 2]);
+    // A real server may need a moment to read everything in a version that was asked for the first time.
+    cluster
+        .eventually("both can be listed", async |_| {
+            old.list(&ListParams::default()).await.is_ok() && new.list(&ListParams::default()).await.is_ok()
+        })
+        .await;
+    let sizes = old.list(&ListParams::default()).await.unwrap();
+    assert_eq!(sizes.iter().map(|jar| jar.spec.size).collect::<Vec<_>>(), [1, 2]);
+    let litres = new.list(&ListParams::default()).await.unwrap();
+    assert_eq!(litres.iter().map(|jar| jar.spec.litres).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[tokio::test]
