@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{
-    admissionregistration::v1::{
-        MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+        },
+        core::v1::Secret,
     },
-    core::v1::Secret,
 };
 use kube::{
     Api,
@@ -140,6 +143,29 @@ async fn certificates_that_are_lost_are_made_anew() {
         .eventually("there is a new one that is trusted", async |cluster| {
             let found = secrets(cluster).get_opt("cask-operator-webhook-certificates").await.unwrap();
             found.is_some_and(|found| found.data.unwrap()["tls.crt"].0 != before)
+                && casks(cluster)
+                    .create(&PostParams::default(), &cask("a", json!({"wine": "red"})))
+                    .await
+                    .is_ok()
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn certificates_that_can_not_be_used_are_made_anew() {
+    if TestCluster::is_left_out("others use them") {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let _operator = cluster.run(operator()).await;
+    let api = secrets(&cluster);
+    let mut broken = api.get("cask-operator-webhook-certificates").await.unwrap();
+    let before = broken.data.clone().unwrap();
+    broken.data.as_mut().unwrap().insert("tls.key".to_owned(), ByteString(b"no key".to_vec()));
+    api.replace("cask-operator-webhook-certificates", &PostParams::default(), &broken).await.unwrap();
+    cluster
+        .eventually("there is a new one that is trusted", async |cluster| {
+            certificate(cluster).await != before["tls.crt"].0
                 && casks(cluster)
                     .create(&PostParams::default(), &cask("a", json!({"wine": "red"})))
                     .await

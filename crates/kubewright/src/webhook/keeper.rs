@@ -84,9 +84,10 @@ impl Keeper {
                 secret.ready().await?;
                 let key = Key::new(&self.namespace, &secret_name(&self.operator));
                 let stored = secret.get(&key).and_then(|secret| Keyring::read(secret.data.as_ref()?));
+                // What can't be used is made anew.
+                let stored = stored.filter(|ring| self.show(ring, &mut shown));
                 let mut is_trusted = true;
                 if let Some(ring) = &stored {
-                    self.show(ring, &mut shown)?;
                     for one in &mutating {
                         is_trusted &= self.trust(one, ring).await?;
                     }
@@ -132,15 +133,20 @@ impl Keeper {
             .collect()
     }
 
-    /// Uses a certificate from now on.
-    fn show(&self, ring: &Keyring, shown: &mut Option<Keyring>) -> Result<()> {
-        let is_new = shown.as_ref().is_none_or(|shown| shown.certificate != ring.certificate);
-        if is_new {
-            let loaded = self.tls.load(ring.certificate.as_bytes(), ring.key.as_bytes());
-            loaded.map_err(|why| Error::new(format!("the certificate can't be used: {why}")))?;
-            *shown = Some(ring.clone());
+    /// Uses a certificate from now on, if it can be used.
+    fn show(&self, ring: &Keyring, shown: &mut Option<Keyring>) -> bool {
+        let is_shown = |shown: &Keyring| shown.certificate == ring.certificate && shown.key == ring.key;
+        if shown.as_ref().is_some_and(is_shown) {
+            return true;
         }
-        Ok(())
+        match self.tls.load(ring.certificate.as_bytes(), ring.key.as_bytes()) {
+            Ok(()) => *shown = Some(ring.clone()),
+            Err(error) => {
+                tracing::warn!(error, "the certificate for webhooks can't be used");
+                return false;
+            }
+        }
+        true
     }
 
     /// Tells a configuration which authorities to trust. Answers whether it had been told before.
@@ -174,7 +180,11 @@ impl Keeper {
     async fn renew(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<()> {
         let (purpose, now) = (self.purpose(), self.clock.now());
         let renewed = match stored {
-            Some(ring) => ring.renewed(&purpose, now, is_trusted)?,
+            // An authority whose key can't be used signs nothing any more.
+            Some(ring) => match ring.renewed(&purpose, now, is_trusted) {
+                Ok(renewed) => renewed,
+                Err(_) => Some(Keyring::new(&purpose, now)?),
+            },
             None => Some(Keyring::new(&purpose, now)?),
         };
         let Some(ring) = renewed else { return Ok(()) };
