@@ -18,6 +18,11 @@ impl Lookup {
         Self(views)
     }
 
+    /// Waits until everything was seen once.
+    pub(crate) async fn synced(&self) {
+        self.0.synced().await;
+    }
+
     /// One object, if it is there.
     pub fn get<C: Kind>(&self, key: &Key) -> Result<Option<Seen<C>>> {
         Ok(self.0.get::<C>()?.get(key))

@@ -185,6 +185,37 @@ async fn what_a_webhook_reads_is_in_memory() {
 }
 
 #[tokio::test]
+async fn a_webhook_says_nothing_before_it_has_seen_what_it_reads() {
+    if TestCluster::is_left_out("the definition is there from another test") {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let check = |_: &ConfigMap, admission: &Admission<ConfigMap>| -> Result<Verdict> {
+        Ok(match admission.lookup().list::<Cask>(None)?.is_empty() {
+            true => Verdict::denied("there is no cask"),
+            false => Verdict::allowed(),
+        })
+    };
+    let webhook = Webhook::validating::<ConfigMap>(check)
+        .reads::<Cask>()
+        .condition("wanted", "object.metadata.name == 'wanted'");
+    // Casks are not defined, so nobody knows whether there are some.
+    let _operator = cluster.run(Operator::new("map-operator").webhook(webhook)).await;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), cluster.namespace());
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "wanted"}})).unwrap();
+    let refused = refusal(&maps, &map).await;
+    assert_eq!(refused.code, 500, "{}", refused.message);
+    kubewright::install_crds(&cluster.client(), &Operator::new("cask-operator").defines::<Cask>())
+        .await
+        .unwrap();
+    cluster
+        .eventually("it is known that there is none", async |_| {
+            refusal(&maps, &map).await.message.ends_with("denied the request: there is no cask")
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn an_object_that_is_none_of_the_kind_is_refused() {
     let cluster = TestCluster::start().await;
     // The schema in the cluster is one that takes anything.

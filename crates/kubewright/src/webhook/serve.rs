@@ -94,6 +94,8 @@ impl Hook {
         match self {
             Self::Admission { kind, handle, lookup } => {
                 let call = Call::read(body).map_err(Failure::Theirs)?;
+                // Of half of what there is nothing can be concluded.
+                lookup.synced().await;
                 let response = handle.answer(kind, call, lookup.clone()).await;
                 let response = response.map_err(|error| Failure::Own(error.to_string()))?;
                 Ok(json!({
