@@ -1,6 +1,8 @@
 //! Runs an operator: first the watches, until everything was seen; then what every replica does; then, as the
 //! leader, the rest. On the way out in the opposite order. Whatever fails ends the whole, with its cause.
 
+mod webhooks;
+
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use kube::Client;
@@ -17,12 +19,10 @@ use crate::{
     client::{Fence, fenced},
     clock::Clock,
     controller::{Controller, Description, Parts, Prepared, Queues},
-    conversion::CONVERT,
     entropy::Entropy,
     error::{Error, Result},
     events::{Event, Recorder},
     leader::{Elector, LeaderElection, Leadership},
-    lookup::Lookup,
     metrics::Metrics,
     migration,
     operator::Operator,
@@ -31,7 +31,6 @@ use crate::{
     },
     shutdown::{Shutdown, Stop},
     task::TaskContext,
-    webhook::{self, Hook, Keeper},
 };
 
 /// How long the next leader may have to wait for the event that tells of this one's end.
@@ -385,52 +384,6 @@ impl Manager {
             (&other.description.kind.group, &other.description.kind.kind) == (&kind.group, &kind.kind)
         };
         self.operator.controllers.iter().filter(of_kind).count() == 1
-    }
-
-    /// What webhooks are served with; nothing if there are none.
-    fn webhook_tls(&self) -> Result<Option<Arc<Tls>>> {
-        if self.operator.webhook_targets(&self.options.namespaces).is_empty() {
-            return Ok(None);
-        }
-        let metrics = self.metrics.clone();
-        Ok(Some(Arc::new(match &self.options.webhook_certificate {
-            Some(certificate) => Tls::new(certificate, metrics)?,
-            None => Tls::awaiting(metrics),
-        })))
-    }
-
-    fn keeper(&self, tls: Arc<Tls>, client: &Client, cache: &Cache) -> Keeper {
-        Keeper {
-            operator: self.operator.name.clone(),
-            namespace: self.client.default_namespace().to_owned(),
-            life: self.options.webhook_certificate_life,
-            targets: self.operator.webhook_targets(&self.options.namespaces),
-            tls,
-            trusted: self.trusted.clone(),
-            client: client.clone(),
-            cache: cache.clone(),
-            clock: self.options.clock,
-        }
-    }
-
-    fn webhook_desk(&self, tls: Arc<Tls>, cache: &Cache) -> webhook::Desk {
-        let hook = |webhook: &webhook::Webhook| {
-            let description = &webhook.description;
-            self.metrics.add_webhook(&description.path());
-            let hook = Hook::Admission {
-                kind: description.kind.clone(),
-                handle: webhook.handle.clone(),
-                lookup: Lookup::new(description.views(cache)),
-            };
-            (description.path(), hook)
-        };
-        let conversions = &self.operator.conversions;
-        let convert = (!conversions.hubs().is_empty()).then(|| {
-            self.metrics.add_webhook(CONVERT);
-            (CONVERT.to_owned(), Hook::Conversion(conversions.clone()))
-        });
-        let hooks = self.operator.webhooks.iter().map(hook).chain(convert).collect();
-        webhook::Desk { tls, hooks, metrics: self.metrics.clone() }
     }
 
     async fn serve(&self, inspected: &Arc<Inspected>, client: &Client, calls: Calls) -> Result<Vec<Server>> {

@@ -133,22 +133,24 @@ async fn who_is_trusted_is_put_right() {
     assert_eq!(trusted(&cluster).await, right);
 }
 
+/// Waits until there is another certificate than before, and it is trusted.
+async fn renewed(cluster: &TestCluster, before: &[u8]) {
+    let is_renewed = async |cluster: &TestCluster| {
+        let found = secrets(cluster).get_opt("cask-operator-webhook-certificates").await.unwrap();
+        let red = cask("a", json!({"wine": "red"}));
+        found.is_some_and(|found| found.data.unwrap()["tls.crt"].0 != before)
+            && casks(cluster).create(&PostParams::default(), &red).await.is_ok()
+    };
+    cluster.eventually("there is a new one that is trusted", is_renewed).await;
+}
+
 #[tokio::test]
 async fn certificates_that_are_lost_are_made_anew() {
     let cluster = TestCluster::start().await;
     let _operator = cluster.run(operator()).await;
     let before = certificate(&cluster).await;
     secrets(&cluster).delete("cask-operator-webhook-certificates", &DeleteParams::default()).await.unwrap();
-    cluster
-        .eventually("there is a new one that is trusted", async |cluster| {
-            let found = secrets(cluster).get_opt("cask-operator-webhook-certificates").await.unwrap();
-            found.is_some_and(|found| found.data.unwrap()["tls.crt"].0 != before)
-                && casks(cluster)
-                    .create(&PostParams::default(), &cask("a", json!({"wine": "red"})))
-                    .await
-                    .is_ok()
-        })
-        .await;
+    renewed(&cluster, &before).await;
 }
 
 #[tokio::test]
@@ -160,18 +162,10 @@ async fn certificates_that_can_not_be_used_are_made_anew() {
     let _operator = cluster.run(operator()).await;
     let api = secrets(&cluster);
     let mut broken = api.get("cask-operator-webhook-certificates").await.unwrap();
-    let before = broken.data.clone().unwrap();
+    let before = certificate(&cluster).await;
     broken.data.as_mut().unwrap().insert("tls.key".to_owned(), ByteString(b"no key".to_vec()));
     api.replace("cask-operator-webhook-certificates", &PostParams::default(), &broken).await.unwrap();
-    cluster
-        .eventually("there is a new one that is trusted", async |cluster| {
-            certificate(cluster).await != before["tls.crt"].0
-                && casks(cluster)
-                    .create(&PostParams::default(), &cask("a", json!({"wine": "red"})))
-                    .await
-                    .is_ok()
-        })
-        .await;
+    renewed(&cluster, &before).await;
 }
 
 #[tokio::test]

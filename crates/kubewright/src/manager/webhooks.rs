@@ -1,0 +1,63 @@
+//! What the manager runs for webhooks: the desk that answers, and the keeper of its certificates.
+
+use std::sync::Arc;
+
+use kube::Client;
+
+use super::Manager;
+use crate::{
+    cache::Cache,
+    conversion::CONVERT,
+    error::Result,
+    lookup::Lookup,
+    serve::Tls,
+    webhook::{self, Hook, Keeper},
+};
+
+impl Manager {
+    /// What webhooks are served with; nothing if there are none.
+    pub(super) fn webhook_tls(&self) -> Result<Option<Arc<Tls>>> {
+        if self.operator.webhook_targets(&self.options.namespaces).is_empty() {
+            return Ok(None);
+        }
+        let metrics = self.metrics.clone();
+        Ok(Some(Arc::new(match &self.options.webhook_certificate {
+            Some(certificate) => Tls::new(certificate, metrics)?,
+            None => Tls::awaiting(metrics),
+        })))
+    }
+
+    pub(super) fn keeper(&self, tls: Arc<Tls>, client: &Client, cache: &Cache) -> Keeper {
+        Keeper {
+            operator: self.operator.name.clone(),
+            namespace: self.client.default_namespace().to_owned(),
+            life: self.options.webhook_certificate_life,
+            targets: self.operator.webhook_targets(&self.options.namespaces),
+            tls,
+            trusted: self.trusted.clone(),
+            client: client.clone(),
+            cache: cache.clone(),
+            clock: self.options.clock,
+        }
+    }
+
+    pub(super) fn webhook_desk(&self, tls: Arc<Tls>, cache: &Cache) -> webhook::Desk {
+        let hook = |webhook: &webhook::Webhook| {
+            let description = &webhook.description;
+            self.metrics.add_webhook(&description.path());
+            let hook = Hook::Admission {
+                kind: description.kind.clone(),
+                handle: webhook.handle.clone(),
+                lookup: Lookup::new(description.views(cache)),
+            };
+            (description.path(), hook)
+        };
+        let conversions = &self.operator.conversions;
+        let convert = (!conversions.hubs().is_empty()).then(|| {
+            self.metrics.add_webhook(CONVERT);
+            (CONVERT.to_owned(), Hook::Conversion(conversions.clone()))
+        });
+        let hooks = self.operator.webhooks.iter().map(hook).chain(convert).collect();
+        webhook::Desk { tls, hooks, metrics: self.metrics.clone() }
+    }
+}
