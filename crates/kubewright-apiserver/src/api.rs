@@ -21,7 +21,7 @@ use crate::{
     http::{answer::Body, listener},
     rest::logs::LogSource,
     server::{BoxFuture, Cut, Hook, Server},
-    store::{OpenError, Options, Store},
+    store::{OpenError, Options, Snapshot, Store},
     webhook::ServiceResolver,
 };
 
@@ -190,9 +190,7 @@ impl ApiServer {
 
     /// A client of a service account, without a socket. What it may do is up to RBAC.
     pub fn client_of_service_account(&self, namespace: &str, name: &str) -> kube::Client {
-        let groups = user::service_account_groups(namespace);
-        let user = UserInfo::new(user::service_account_username(namespace, name), groups);
-        kube::Client::new(self.service(user), namespace)
+        kube::Client::new(self.service(UserInfo::service_account(namespace, name)), namespace)
     }
 
     /// The server as a service for HTTP requests of `user`.
@@ -209,6 +207,11 @@ impl ApiServer {
     /// The revision of the last write.
     pub fn revision(&self) -> u64 {
         self.server.store.revision()
+    }
+
+    /// Everything that is stored, as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.server.store.snapshot()
     }
 
     /// Forgets watch history up to now, as the compaction of a real cluster does every few minutes.

@@ -1,21 +1,28 @@
 //! The client of a manager: any `kube::Client` behind a fence that only a leader's writes pass.
 //!
 //! Every request goes through here and is told to an observer when it is answered; a write is refused when the
-//! fence has fallen, and cut when it falls meanwhile. The lease itself is renewed past the fence.
+//! fence has fallen, and cut when it falls meanwhile. The lease itself is renewed past the fence. What the server
+//! wants later, it gets later.
 
 use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use kube::{Client, client::Body};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
+
+/// How often a request is sent again that the server wants later, as client-go has it.
+const RETRIES: usize = 10;
+/// However long the server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -144,14 +151,52 @@ impl Fenced {
                 false => std::future::pending().await,
             }
         };
-        let answer = tokio::select! {
+        tokio::select! {
             biased;
-            () = fallen => Err(NotLeader.into()),
-            answer = self.client.send(request) => answer.map_err(BoxError::from),
-        };
+            () = fallen => {
+                (self.observer)(&method, None);
+                Err(NotLeader.into())
+            }
+            answer = self.patiently(request) => answer,
+        }
+    }
+
+    /// The answer to a request. If the server asks to come back later, that is done, but not for ever.
+    async fn patiently(&self, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        for _ in 0..RETRIES {
+            let (now, later) = twice(request);
+            let answer = self.observed(now).await?;
+            let (Some(pause), Some(later)) = (retry_after(&answer), later) else { return Ok(answer) };
+            tracing::debug!(status = %answer.status(), ?pause, "the server asks to come back later");
+            sleep(pause).await;
+            request = later;
+        }
+        self.observed(request).await
+    }
+
+    async fn observed(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let method = request.method().clone();
+        let answer = self.client.send(request).await.map_err(BoxError::from);
         (self.observer)(&method, answer.as_ref().ok().map(Response::status));
         answer
     }
+}
+
+/// A request, and a copy of it if its body can be sent again.
+fn twice(request: Request<Body>) -> (Request<Body>, Option<Request<Body>>) {
+    let (parts, body) = request.into_parts();
+    let copy = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
+    (Request::from_parts(parts, body), copy)
+}
+
+/// How long the server asks to be left alone: when it is asked too much, or fails and knows for how long.
+fn retry_after(answer: &Response<Body>) -> Option<Duration> {
+    let status = answer.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
 }
 
 impl tower_service::Service<Request<Body>> for Fenced {
@@ -185,7 +230,10 @@ fn is_write<B>(request: &Request<B>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
 
     use super::*;
 
@@ -208,6 +256,54 @@ mod tests {
         for method in ["GET", "HEAD", "OPTIONS"] {
             assert!(!is_write(method, "/api/v1/namespaces"), "{method}");
         }
+    }
+
+    /// A server that answers so many times that it wants to be asked later.
+    #[derive(Clone)]
+    struct Busy {
+        left: Arc<AtomicUsize>,
+        status: StatusCode,
+        pause: Option<&'static str>,
+    }
+
+    impl tower_service::Service<Request<Body>> for Busy {
+        type Response = Response<Body>;
+        type Error = BoxError;
+        type Future = std::future::Ready<Result<Response<Body>, BoxError>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let mut answer = Response::new(Body::from(Vec::new()));
+            if self.left.load(Ordering::Relaxed) > 0 {
+                self.left.fetch_sub(1, Ordering::Relaxed);
+                *answer.status_mut() = self.status;
+                answer.headers_mut().extend(self.pause.map(|pause| (RETRY_AFTER, pause.parse().unwrap())));
+            }
+            std::future::ready(Ok(answer))
+        }
+    }
+
+    /// What a client is told at last by a server that is busy for some time, and after how long.
+    async fn told(times: usize, status: StatusCode, pause: Option<&'static str>) -> (u16, u64) {
+        let busy = Busy { left: Arc::new(AtomicUsize::new(times)), status, pause };
+        let client = fenced(Client::new(busy, "default"), Fence::open(), Arc::new(|_, _| {}));
+        let start = Instant::now();
+        let answer = client.send(Request::get("/version").body(Body::empty()).unwrap()).await.unwrap();
+        (answer.status().as_u16(), start.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_wants_later_it_gets_later() {
+        let busy = StatusCode::TOO_MANY_REQUESTS;
+        assert_eq!(told(2, busy, Some("7")).await, (200, 14));
+        assert_eq!(told(1, StatusCode::SERVICE_UNAVAILABLE, Some("3")).await, (200, 3));
+        assert_eq!(told(1, busy, Some("86400")).await, (200, 60), "however long it asks for");
+        assert_eq!(told(99, busy, Some("1")).await, (429, 10), "not for ever");
+        assert_eq!(told(1, busy, None).await, (429, 0), "when, is not said");
+        assert_eq!(told(1, StatusCode::CONFLICT, Some("1")).await, (409, 0), "later is no better");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::{
     io::DuplexStream,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::{JoinHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
@@ -18,7 +18,7 @@ use crate::{
     cache::Cache,
     client::{Fence, fenced},
     clock::Clock,
-    controller::{Controller, Description, Parts, Prepared, Queues},
+    controller::{Controller, Description, Parts, Prepared, Queues, Resync},
     entropy::Entropy,
     error::{Error, Result},
     events::{Event, Recorder},
@@ -129,6 +129,7 @@ pub struct Running {
     webhooks: Door,
     trusted: watch::Receiver<bool>,
     metrics: Metrics,
+    resync: Arc<Notify>,
 }
 
 impl Running {
@@ -163,6 +164,11 @@ impl Running {
     /// The way to its webhooks within the process.
     pub fn webhooks(&self) -> Door {
         self.webhooks.clone()
+    }
+
+    /// Reconciles every object now, though nothing has changed, as [`Options::resync`] does from time to time.
+    pub fn resync(&self) {
+        self.resync.notify_waiters();
     }
 
     /// Its metrics, in the text form that Prometheus reads.
@@ -200,6 +206,7 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let (tell_addresses, addresses) = watch::channel(Addresses::default());
     let (webhooks, calls) = Door::new();
     let (tell_trusted, trusted) = watch::channel(false);
+    let resync = Arc::new(Notify::new());
     let manager = Manager {
         operator,
         client,
@@ -208,9 +215,10 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
         phase: tell,
         addresses: tell_addresses,
         trusted: tell_trusted,
+        resync: resync.clone(),
     };
     let task = Some(tokio::spawn(manager.run(shutdown, calls)));
-    Running { task, stop, phase, addresses, webhooks, trusted, metrics }
+    Running { task, stop, phase, addresses, webhooks, trusted, metrics, resync }
 }
 
 /// Connections to webhooks from within the process.
@@ -224,6 +232,7 @@ struct Manager {
     phase: watch::Sender<Phase>,
     addresses: watch::Sender<Addresses>,
     trusted: watch::Sender<bool>,
+    resync: Arc<Notify>,
 }
 
 impl Manager {
@@ -277,7 +286,7 @@ impl Manager {
                         .as_ref()
                         .map_or_else(|| recorder.clone(), reporting_as),
                     queues: queues.clone(),
-                    resync: self.options.resync,
+                    resync: Resync { every: self.options.resync, now: self.resync.clone() },
                     is_alone: self.is_alone(controller),
                 })
             })

@@ -49,6 +49,11 @@ impl UserInfo {
             .authenticated()
     }
 
+    /// A service account.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::new(service_account_username(namespace, name), service_account_groups(namespace))
+    }
+
     /// The user of requests without credentials.
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }

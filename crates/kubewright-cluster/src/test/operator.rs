@@ -100,16 +100,7 @@ impl TestCluster {
         choose: impl FnOnce(Options) -> Options,
     ) -> TestOperator {
         let webhook_address = self.webhook_address();
-        let reach = match webhook_address {
-            Some(address) => Reach::Url(format!("https://{address}")),
-            None => Reach::service_of(operator.name(), format!("{}-system", operator.name())),
-        };
-        let installed = install_crds_at(&self.client(), &operator, &reach).await;
-        installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
-        let manifests = self.manifests(&operator, webhook_address);
-        for document in &manifests {
-            self.apply_one(document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
-        }
+        self.install_at(&operator, webhook_address).await;
         let (namespace, name) = (format!("{}-system", operator.name()), operator.name());
         let account = match &self.cluster {
             Some(cluster) => cluster.server().client_of_service_account(&namespace, name),
@@ -132,6 +123,26 @@ impl TestCluster {
         running.working().await.unwrap_or_else(|why| panic!("the operator does not work: {why}"));
         running.trusted().await;
         TestOperator { running, line }
+    }
+
+    /// Installs an operator without running it.
+    ///
+    /// # Panics
+    /// If it can't be installed.
+    pub async fn install(&self, operator: &Operator) {
+        self.install_at(operator, self.webhook_address()).await;
+    }
+
+    async fn install_at(&self, operator: &Operator, webhook_address: Option<SocketAddr>) {
+        let reach = match webhook_address {
+            Some(address) => Reach::Url(format!("https://{address}")),
+            None => Reach::service_of(operator.name(), format!("{}-system", operator.name())),
+        };
+        let installed = install_crds_at(&self.client(), operator, &reach).await;
+        installed.unwrap_or_else(|why| panic!("the definitions were not installed: {why}"));
+        for document in self.manifests(operator, webhook_address) {
+            self.apply_one(&document).await.unwrap_or_else(|why| panic!("a manifest was not applied: {why}"));
+        }
     }
 
     /// Where the webhooks of an operator are reached; nothing for within the process.

@@ -46,6 +46,9 @@ impl<K: Kind> Context<K> {
             Err(_) if self.shared.views.get::<PartialObjectMeta<C>>().is_ok() => None,
             Err(why) => return Err(why),
         };
+        if view.as_ref().is_some_and(|view| view.get(&key).is_none()) {
+            self.be_certain().await?;
+        }
         let configuration = configuration(&child)?;
         let print = fingerprint(&configuration);
         self.applied.lock().insert((KindName::of::<C>(), key.clone()));
@@ -71,6 +74,21 @@ impl<K: Kind> Context<K> {
             view.settle(&key, revision(&*child), print);
         }
         Ok(child)
+    }
+
+    /// Sees to it that nothing is made again for an object that is gone.
+    pub(super) async fn be_certain(&self) -> Result<()> {
+        let (key, doubts) = (self.key(), &self.shared.doubts);
+        if !doubts.are_about(&key) {
+            return Ok(());
+        }
+        let now = request::get::<K>(&self.shared.client, &key).await?;
+        let is_same = |now: &K| uid(now) == uid(&*self.object) && now.meta().deletion_timestamp.is_none();
+        if !now.is_some_and(|now| is_same(&now)) {
+            return Err(Error::new(format!("{key} has gone: nothing is made for it any more")));
+        }
+        doubts.settle(&key);
+        Ok(())
     }
 
     /// Makes an object a child that can be applied: named, owned, and recognisable.

@@ -25,7 +25,7 @@ pub(crate) use self::{
 use crate::{
     cache::{Cache, Index, WatchId},
     clock::Clock,
-    controller::{Echoes, Queues, Views},
+    controller::{Doubts, Echoes, Queues, Views},
     error::Result,
     events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) status: StatusShape,
     pub(crate) held: Held,
     pub(crate) echoes: Arc<Echoes>,
+    pub(crate) doubts: Arc<Doubts>,
 }
 
 /// What a reconciler works with, for one object: everything a [`Reader`] can, and writing children.

@@ -19,6 +19,7 @@ impl<K: Kind> Context<K> {
         K::Scope: MayOwn<C::Scope>,
     {
         self.own(&mut child)?;
+        self.be_certain().await?;
         self.create_free(child).await
     }
 }

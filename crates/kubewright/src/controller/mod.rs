@@ -1,5 +1,6 @@
 //! A controller: a kind, where its keys come from, and what is done for each of them.
 
+mod doubt;
 mod echo;
 mod history;
 mod predicate;
@@ -15,10 +16,11 @@ use tokio::sync::mpsc;
 
 use self::source::Source;
 pub(crate) use self::{
+    doubt::Doubts,
     echo::Echoes,
     history::{Failure, History, Slow},
     runner::{Parts, Prepared, Queues},
-    source::{Started, Wiring},
+    source::{Resync, Started, Wiring},
     views::Views,
 };
 pub use self::{predicate::Predicate, source::Owners};

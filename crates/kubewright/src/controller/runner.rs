@@ -8,7 +8,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use kube::{Client, ResourceExt as _};
@@ -20,7 +19,9 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::{Description, Echoes, History, Options, Reconciler, Source, Started, Views, Wiring};
+use super::{
+    Description, Doubts, Echoes, History, Options, Reconciler, Resync, Source, Started, Views, Wiring,
+};
 use crate::{
     cache::{Cache, Health},
     clock::Clock,
@@ -103,7 +104,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) queues: Arc<Queues>,
-    pub(crate) resync: Option<Duration>,
+    pub(crate) resync: Resync,
     /// Whether no other controller of the operator looks after the same kind.
     pub(crate) is_alone: bool,
 }
@@ -146,13 +147,15 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
     let history = Arc::new(History::default());
     let views = Arc::new(Views::new(&plan.name));
     let echoes = Arc::new(Echoes::default());
+    let doubts = Arc::new(Doubts::default());
     let wiring = Wiring {
         cache: &parts.cache,
         queue: &queue,
         views: &views,
         echoes: &echoes,
+        doubts: &doubts,
         entropy: &parts.entropy,
-        resync: parts.resync,
+        resync: &parts.resync,
     };
     let sources: Vec<Started> = plan.sources.iter().map(|source| source(&wiring)).collect();
     let shared = Arc::new(Shared {
@@ -166,6 +169,7 @@ pub(super) fn prepare<K: Kind>(plan: Arc<Plan<K>>, parts: Parts) -> Prepared {
         recorder: parts.recorder,
         status: (plan.status)(parts.is_alone),
         echoes,
+        doubts,
         held: Held::default(),
     });
     parts.metrics.watch_queue(queue.clone());
@@ -283,6 +287,7 @@ impl<K: Kind> Runner<K> {
         let Some(object) = self.shared.views.get::<K>()?.get(key) else {
             self.shared.status.forget(key);
             self.shared.held.forget(key);
+            self.shared.doubts.settle(key);
             (self.plan.forget)(key);
             return Ok(Next::on_change());
         };

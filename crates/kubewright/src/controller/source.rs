@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
     task::AbortHandle,
-    time::{MissedTickBehavior, interval},
+    time::sleep,
 };
 
-use super::{echo::Echoes, predicate::Predicate, views::Views};
+use super::{doubt::Doubts, echo::Echoes, predicate::Predicate, views::Views};
 use crate::{
     cache::{Cache, Change, Watch},
     entropy::Entropy,
@@ -22,15 +22,24 @@ use crate::{
     queue::{Priority, Queue},
 };
 
+/// When every object is looked at again though nothing has changed.
+#[derive(Clone)]
+pub(crate) struct Resync {
+    /// How often, if its controller does not say.
+    pub(crate) every: Option<Duration>,
+    /// And whenever this is told.
+    pub(crate) now: Arc<Notify>,
+}
+
 /// What a source needs to begin.
 pub(crate) struct Wiring<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) queue: &'a Queue,
     pub(crate) views: &'a Views,
     pub(crate) entropy: &'a Entropy,
-    /// How often every object is looked at again if its controller does not say.
-    pub(crate) resync: Option<Duration>,
+    pub(crate) resync: &'a Resync,
     pub(crate) echoes: &'a Arc<Echoes>,
+    pub(crate) doubts: &'a Arc<Doubts>,
 }
 
 /// A running source. It ends when this is dropped.
@@ -81,7 +90,7 @@ pub(crate) fn owned<K: Kind, C: Kind>(
     predicates: Vec<Predicate<C>>,
 ) -> Source {
     Box::new(move |wiring| {
-        let (queue, predicates) = (wiring.queue.clone(), predicates.clone());
+        let (queue, predicates, doubts) = (wiring.queue.clone(), predicates.clone(), wiring.doubts.clone());
         let view = wiring.views.view(wiring.cache, &watch);
         Started(Box::new(view.subscribe(Arc::new(move |change| {
             if !predicates.iter().all(|predicate| predicate.passes(change)) {
@@ -90,6 +99,9 @@ pub(crate) fn owned<K: Kind, C: Kind>(
             // Also those who owned it before: they have lost a child.
             for object in [&change.old, &change.new].into_iter().flatten() {
                 for key in owner_keys::<K, C>(object, owners) {
+                    if change.new.is_none() {
+                        doubts.raise(key.clone());
+                    }
                     queue.add(key, priority(change));
                 }
             }
@@ -202,20 +214,25 @@ pub(crate) fn channel(receiver: mpsc::Receiver<Key>) -> Source {
 /// Every object of the controller's kind, from time to time: as often as is said here, or by the operator.
 pub(crate) fn timer<K: Kind>(period: Option<Duration>, watch: Watch<K>) -> Source {
     Box::new(move |wiring| {
-        let pause = match (period, wiring.resync) {
-            (Some(period), _) => period,
-            // Not all controllers of all operators at once.
-            (None, Some(longest)) => wiring.entropy.jitter(longest, 0.1),
-            (None, None) => return Started(Box::new(())),
-        };
+        // Not all controllers of all operators at once.
+        let jittered = |longest| wiring.entropy.jitter(longest, 0.1);
+        let pause = period.or_else(|| wiring.resync.every.map(jittered));
+        let now = wiring.resync.now.clone();
         let queue = wiring.queue.clone();
         let view = wiring.views.view(wiring.cache, &watch);
         Started(Box::new(Task::spawn(async move {
-            let mut ticks = interval(pause);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks.tick().await; // the first is at once, when everything is new anyway
             loop {
-                ticks.tick().await;
+                let due = async {
+                    match pause {
+                        Some(pause) => sleep(pause).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = now.notified() => {}
+                    () = due => {}
+                }
                 for key in view.keys() {
                     queue.add(key, Priority::Low);
                 }

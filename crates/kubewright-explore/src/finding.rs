@@ -1,0 +1,206 @@
+//! What was found, and how it is told to people and to programs.
+
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    oracle::Violation,
+    plan::Planned,
+    scenario::Step,
+    search::Ground,
+    subject::Subject,
+    timeline::{Row, side_by_side},
+    trace::Entry,
+};
+
+/// Where the book tells of oracles.
+const BOOK: &str = "docs/howto/reliability.md";
+/// How many lines of timelines are shown before and after what matters.
+const AROUND: usize = 6;
+const WIDTH: usize = 62;
+
+/// All it takes to make a run again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The resource, as it is created first.
+    pub sample: Value,
+    /// What the user does.
+    pub steps: Vec<Step>,
+    /// What is done to the operator.
+    pub faults: Vec<Planned>,
+    /// The seed of everything that is random.
+    pub seed: u64,
+}
+
+/// Something that must not be.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What did not hold, and what was seen.
+    #[serde(flatten)]
+    pub violation: Violation,
+    /// How to see it again.
+    pub plan: Plan,
+    /// What happened.
+    pub trace: Vec<Entry>,
+    /// What happened in the undisturbed run.
+    pub undisturbed: Vec<Entry>,
+    /// How many runs came to the same.
+    pub runs: usize,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        violation: Violation,
+        plan: Plan,
+        ground: &Ground,
+        trace: Vec<Entry>,
+        runs: usize,
+    ) -> Self {
+        Self { violation, plan, trace, undisturbed: ground.trace.clone(), runs }
+    }
+
+    /// One that there is nothing to compare with.
+    pub(crate) fn alone(violation: Violation, plan: Plan, trace: Vec<Entry>) -> Self {
+        Self { violation, plan, undisturbed: trace.clone(), trace, runs: 1 }
+    }
+
+    /// A name for it, of which a file or a test can be made.
+    pub fn name(&self) -> String {
+        let fault = self.plan.faults.first().map_or_else(String::new, |one| format!("-{}", one.fault));
+        format!("{}{fault}", self.violation.oracle)
+    }
+
+    /// A test that fails as long as this is so.
+    pub fn test(&self) -> String {
+        let name = self.name().replace('-', "_");
+        let plan = serde_json::to_string_pretty(&self.plan).unwrap_or_default();
+        let plan = plan.replace('\n', "\n        ");
+        format!(
+            "#[test]\nfn survives_{name}() {{\n    kubewright_explore::replay(\n        operator,\n        r##\"{plan}\"##,\n    )\n    .assert_survived();\n}}\n"
+        )
+    }
+
+    /// Both timelines as a whole, without what is merely told to the operator.
+    pub(crate) fn rows(&self) -> Vec<Row<'_>> {
+        side_by_side(&self.undisturbed, &self.trace)
+    }
+
+    /// Both timelines around the faults and the first write that differs.
+    fn timelines(&self) -> String {
+        let rows = self.rows();
+        let matters = |row: &Row<'_>| row.disturbed.is_some_and(|entry| entry.fault.is_some());
+        let first = rows.iter().position(Row::differs);
+        let marked: Vec<usize> =
+            rows.iter().enumerate().filter(|(_, row)| matters(row)).map(|(at, _)| at).chain(first).collect();
+        let from = marked.iter().min().copied().unwrap_or(0).saturating_sub(AROUND);
+        let to = marked.iter().max().map_or(rows.len(), |at| at + AROUND + 1).min(rows.len());
+        let mut text = format!("    {:WIDTH$}   {}\n", "undisturbed", "with the faults");
+        for (at, row) in rows.iter().enumerate().take(to).skip(from) {
+            let cell = |entry: Option<&Entry>| entry.map(short).unwrap_or_default();
+            let mark = match Some(at) == first {
+                true => "=>",
+                false => "",
+            };
+            let _ = writeln!(text, " {mark:2} {:WIDTH$} | {}", cell(row.undisturbed), cell(row.disturbed));
+        }
+        text
+    }
+}
+
+/// An entry on half a line.
+fn short(entry: &Entry) -> String {
+    let mut text = format!("{:.1}s {}", entry.at.as_secs_f64(), entry.text);
+    if entry.code != 0 {
+        let _ = write!(text, " {}", entry.code);
+    }
+    if let Some(fault) = entry.fault {
+        let _ = write!(text, " <-- {fault}");
+    }
+    match text.char_indices().nth(WIDTH) {
+        Some((end, _)) if entry.fault.is_none() => format!("{}…", &text[..text.floor_char_boundary(end - 1)]),
+        _ => text,
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let oracle = self.violation.oracle;
+        writeln!(f, "{oracle}: {}", self.violation.seen)?;
+        match self.plan.faults.as_slice() {
+            [] => writeln!(f, "  in the undisturbed run")?,
+            faults => {
+                for fault in faults {
+                    writeln!(f, "  after {fault}")?;
+                }
+            }
+        }
+        let steps: Vec<&str> = self.plan.steps.iter().map(|step| &*step.name).collect();
+        writeln!(f, "  steps: {}", steps.join(", "))?;
+        if self.runs > 1 {
+            writeln!(f, "  and {} other runs that came to the same", self.runs - 1)?;
+        }
+        if !self.plan.faults.is_empty() {
+            writeln!(f, "\n{}", self.timelines())?;
+        }
+        writeln!(f, "  {} ({BOOK}#{oracle})", oracle.explanation())
+    }
+}
+
+/// What an exploration came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The operator.
+    pub operator: String,
+    /// What the user did.
+    pub steps: Vec<Step>,
+    /// How many runs there were with a fault.
+    pub runs: usize,
+    /// What must not be.
+    pub findings: Vec<Finding>,
+    /// What happened in the undisturbed run.
+    pub undisturbed: Vec<Entry>,
+    /// How long it took, in real time.
+    pub elapsed: Duration,
+}
+
+impl Report {
+    pub(crate) fn new(subject: &Subject, steps: Vec<Step>) -> Self {
+        Self {
+            operator: (subject.operator)().name().to_owned(),
+            steps,
+            runs: 0,
+            findings: Vec::new(),
+            undisturbed: Vec::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Fails a test if something was found.
+    ///
+    /// # Panics
+    /// With what was found.
+    pub fn assert_survived(&self) {
+        assert!(self.findings.is_empty(), "\n{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        let rate = self.runs as f64 / seconds.max(0.001);
+        match self.findings.len() {
+            0 => write!(f, "{} survived {} runs", self.operator, self.runs)?,
+            1 => write!(f, "{}: 1 finding in {} runs", self.operator, self.runs)?,
+            found => write!(f, "{}: {found} findings in {} runs", self.operator, self.runs)?,
+        }
+        write!(f, " ({seconds:.1} s, {rate:.0} a second)")
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether what is secret is told where everybody may read it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kubewright_apiserver::store::Snapshot;
+use serde_json::Value;
+
+use crate::{
+    logs::Logs,
+    state::{resource_id, resource_name},
+};
+
+/// What is shorter may be anything.
+const SHORTEST: usize = 8;
+
+/// The first secret that is told in a log, an event or a status, and where.
+pub(crate) fn told(snapshot: &Snapshot, since: u64, logs: &Logs) -> Option<String> {
+    let secrets = secrets(snapshot, since);
+    if secrets.is_empty() {
+        return None;
+    }
+    if let Some((name, _)) = secrets.iter().find(|(_, text)| logs.contain(text)) {
+        return Some(format!("what is in {name} is in the logs"));
+    }
+    for resource in snapshot.resources() {
+        let called = resource_name(resource);
+        let is_event = matches!(&*called, "events" | "events.events.k8s.io");
+        for stored in snapshot.collection(resource).range("", "").filter(|stored| stored.revision > since) {
+            let object: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
+            let public = if is_event { object.to_string() } else { object["status"].to_string() };
+            if let Some((name, _)) = secrets.iter().find(|(_, text)| public.contains(text)) {
+                let place = if is_event { "" } else { "the status of " };
+                return Some(format!("what is in {name} is in {place}{called} {}", stored.key));
+            }
+        }
+    }
+    None
+}
+
+/// What Secrets hold that the operator, or whoever it asked, has made, each with the name of its place.
+fn secrets(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
+    let all = snapshot.collection(&resource_id("secrets"));
+    let mut found = Vec::new();
+    for stored in all.range("", "").filter(|stored| stored.revision > since) {
+        let secret: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
+        for (field, value) in secret["data"].as_object().into_iter().flatten() {
+            let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+            match String::from_utf8(bytes) {
+                Ok(text) if text.len() >= SHORTEST => {
+                    found.push((format!("{field} of Secret {}", stored.key), text));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}

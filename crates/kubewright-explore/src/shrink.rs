@@ -1,0 +1,77 @@
+//! The fewest faults and the shortest scenario that still come to the same.
+
+use std::sync::Arc;
+
+use crate::{
+    Settings,
+    finding::Plan,
+    oracle::Oracle,
+    run::Outcome,
+    search::{Ground, replay, undisturbed},
+    state::Noise,
+    subject::Subject,
+};
+
+/// A plan that is as short as can be, with what it comes to.
+pub(crate) struct Shrunk {
+    pub(crate) plan: Plan,
+    pub(crate) ground: Option<Ground>,
+    pub(crate) outcome: Outcome,
+}
+
+/// Leaves out whatever can be left out of a plan without another oracle being violated, or none.
+pub(crate) fn shrink(
+    subject: &Subject,
+    settings: &Settings,
+    noise: &Arc<Noise>,
+    plan: Plan,
+    outcome: Outcome,
+    oracle: Oracle,
+) -> Shrunk {
+    let mut best = Shrunk { plan, ground: None, outcome };
+    let mut at = 0;
+    while at < best.plan.faults.len() && best.plan.faults.len() > 1 {
+        let mut shorter = best.plan.clone();
+        shorter.faults.remove(at);
+        match attempt(subject, settings, noise, shorter, oracle) {
+            Some(shrunk) => best = shrunk,
+            None => at += 1,
+        }
+    }
+    // From the end, so that what comes after is gone first.
+    for at in (0..best.plan.steps.len()).rev() {
+        let step = &best.plan.steps[at];
+        let is_needed = best.plan.faults.iter().any(|planned| planned.point.step == step.name);
+        if is_needed || best.plan.steps.len() == 1 {
+            continue;
+        }
+        let mut shorter = best.plan.clone();
+        shorter.steps.remove(at);
+        if let Some(shrunk) = attempt(subject, settings, noise, shorter, oracle) {
+            best = shrunk;
+        }
+    }
+    best
+}
+
+/// What a plan comes to, if it is the same.
+fn attempt(
+    subject: &Subject,
+    settings: &Settings,
+    noise: &Arc<Noise>,
+    plan: Plan,
+    oracle: Oracle,
+) -> Option<Shrunk> {
+    if plan.steps.first()?.spec.is_none() {
+        return None;
+    }
+    let steps = Arc::new(plan.steps.clone());
+    let alone = undisturbed(subject, settings.seed, &steps, noise, false);
+    if alone.refused.is_some() || !alone.violations.is_empty() {
+        return None;
+    }
+    let ground = Ground::new(steps, noise.clone(), alone);
+    let outcome = replay(subject, settings, &ground, &plan.faults, false);
+    let is_same = outcome.violations.iter().any(|violation| violation.oracle == oracle);
+    is_same.then_some(Shrunk { plan, ground: Some(ground), outcome })
+}

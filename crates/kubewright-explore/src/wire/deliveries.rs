@@ -1,0 +1,348 @@
+//! The events that an operator is told of, one at a time: late, twice, not at all, or from another time.
+
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use kube::client::Body as RequestBody;
+use kubewright_apiserver::Body;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use super::{BoxError, LATE, Line, OLD_VIEW, View, Wire};
+use crate::{
+    call::Call,
+    plan::Fault,
+    trace::{What, digest_of},
+};
+
+/// How long the next change of the resource may take, if there is one.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// The body of an answer that comes over the line.
+pub(crate) enum WireBody {
+    Whole(Body),
+    Watch(Box<Deliveries>),
+}
+
+impl http_body::Body for WireBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Whole(body) => Pin::new(body).poll_frame(cx),
+            Self::Watch(deliveries) => {
+                deliveries.poll_line(cx).map(|line| line.map(|line| Ok(Frame::data(line))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Watch(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Watch(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Line {
+    pub(super) async fn watch(
+        self,
+        call: Call,
+        request: Request<RequestBody>,
+    ) -> Result<Response<WireBody>, BoxError> {
+        let view = self.wire.view_of(&call);
+        let server = view.as_ref().map_or_else(|| self.wire.0.server.clone(), |view| view.server.clone());
+        let answer = self.pass_to(&server, &call, request, None).await?;
+        if !answer.status().is_success() {
+            return Ok(answer.map(WireBody::Whole));
+        }
+        let is_primary = call.resource == self.wire.0.primary;
+        Ok(answer.map(|body| {
+            WireBody::Watch(Box::new(Deliveries {
+                wire: self.wire,
+                epoch: self.epoch,
+                resource: call.resource,
+                is_primary,
+                body,
+                partial: BytesMut::new(),
+                arrived: VecDeque::new(),
+                due: VecDeque::new(),
+                hold: None,
+                ends: view.map(|view| Box::pin(sleep_until(view.until))),
+                has_ended: false,
+            }))
+        }))
+    }
+}
+
+/// The events of one watch.
+pub(crate) struct Deliveries {
+    wire: Wire,
+    epoch: u64,
+    resource: String,
+    is_primary: bool,
+    body: Body,
+    partial: BytesMut,
+    /// What the server has sent.
+    arrived: VecDeque<Bytes>,
+    /// What the operator is told next.
+    due: VecDeque<Bytes>,
+    hold: Option<Hold>,
+    /// When the older view that this shows is over.
+    ends: Option<Pin<Box<Sleep>>>,
+    has_ended: bool,
+}
+
+/// Why nothing is delivered now.
+enum Hold {
+    Time(Pin<Box<Sleep>>),
+    /// And then only the last event of this object.
+    Coalescing(Pin<Box<Sleep>>, String),
+    Change(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// An event, as far as it is of interest here.
+#[derive(Deserialize)]
+struct Event<'l> {
+    #[serde(rename = "type", borrow)]
+    happened: Cow<'l, str>,
+    #[serde(borrow)]
+    object: Object<'l>,
+}
+
+#[derive(Deserialize)]
+struct Object<'l> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'l>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'l> {
+    #[serde(borrow)]
+    name: Cow<'l, str>,
+    #[serde(borrow)]
+    namespace: Cow<'l, str>,
+    #[serde(borrow)]
+    uid: Cow<'l, str>,
+    generation: i64,
+    #[serde(borrow)]
+    deletion_timestamp: Option<Cow<'l, str>>,
+}
+
+impl Event<'_> {
+    fn key(&self) -> String {
+        match &*self.object.metadata.namespace {
+            "" => self.object.metadata.name.to_string(),
+            namespace => format!("{namespace}/{}", self.object.metadata.name),
+        }
+    }
+}
+
+impl Deliveries {
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if self.wire.state().epoch != self.epoch {
+                return Poll::Pending;
+            }
+            if let Some(ends) = &mut self.ends
+                && ends.as_mut().poll(cx).is_ready()
+            {
+                return Poll::Ready(None);
+            }
+            if self.hold.is_some() {
+                ready!(self.poll_hold(cx));
+            }
+            if let Some(line) = self.due.pop_front() {
+                self.tell(&line);
+                return Poll::Ready(Some(line));
+            }
+            if self.has_ended {
+                return Poll::Ready(None);
+            }
+            match self.arrived.pop_front() {
+                Some(line) => self.deliver(line),
+                None => ready!(self.poll_server(cx)),
+            }
+        }
+    }
+
+    fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.hold {
+            Some(Hold::Time(sleep)) => ready!(sleep.as_mut().poll(cx)),
+            Some(Hold::Change(change)) => {
+                ready!(change.as_mut().poll(cx));
+                let mut state = self.wire.state();
+                state.held -= 1;
+                state.disturb(Duration::from_secs(1));
+            }
+            Some(Hold::Coalescing(sleep, key)) => {
+                ready!(sleep.as_mut().poll(cx));
+                let key = key.clone();
+                while self.poll_server(cx).is_ready() && !self.has_ended {}
+                let is_of = |line: &Bytes| {
+                    serde_json::from_slice::<Event<'_>>(line).is_ok_and(|event| event.key() == key)
+                };
+                if let Some(last) = self.arrived.iter().rposition(is_of) {
+                    self.due.clear();
+                    let mut at = 0;
+                    self.arrived.retain(|line| {
+                        at += 1;
+                        at > last || !is_of(line)
+                    });
+                }
+                self.has_ended = false;
+            }
+            None => {}
+        }
+        self.hold = None;
+        Poll::Ready(())
+    }
+
+    /// Takes what the server sends next.
+    fn poll_server(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.partial.extend_from_slice(&data);
+                }
+                while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+                    self.arrived.push_back(self.partial.split_to(end + 1).freeze());
+                }
+            }
+            Some(Err(never)) => match never {},
+            None => self.has_ended = true,
+        }
+        Poll::Ready(())
+    }
+
+    /// An event has arrived: what becomes of it?
+    fn deliver(&mut self, line: Bytes) {
+        let Ok(event) = serde_json::from_slice::<Event<'_>>(&line) else {
+            return self.due.push_back(line);
+        };
+        if !matches!(&*event.happened, "ADDED" | "MODIFIED" | "DELETED") {
+            return self.due.push_back(line);
+        }
+        if self.is_primary && self.ends.is_none() {
+            self.look(&event);
+        }
+        let call = format!("watch {}: {} {}", self.resource, event.happened.to_lowercase(), event.key());
+        let faults: Vec<Fault> =
+            Fault::OF_DELIVERIES.into_iter().filter(|fault| self.may_befall(*fault)).collect();
+        let Some(fault) = self.wire.decide(self.epoch, &call, &faults) else {
+            return self.due.push_back(line);
+        };
+        self.wire.state().note(What::Event, call, 0, 0, Some(fault));
+        match fault {
+            Fault::Disconnect => self.has_ended = true,
+            Fault::Gone => {
+                let gone = json!({"type": "ERROR", "object": {
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410,
+                    "reason": "Expired", "message": "too old resource version",
+                }});
+                self.due.push_back(Bytes::from(format!("{gone}\n")));
+                self.has_ended = true;
+            }
+            Fault::Delay => {
+                self.wire.state().disturb(LATE);
+                self.hold = Some(Hold::Time(Box::pin(sleep(LATE))));
+                self.due.push_back(line);
+            }
+            Fault::DelayPastChange => {
+                self.wire.state().held += 1;
+                let wire = self.wire.clone();
+                self.hold = Some(Hold::Change(Box::pin(async move {
+                    let _ = tokio::time::timeout(PATIENCE, wire.0.changed.notified()).await;
+                    sleep(Duration::from_secs(1)).await;
+                })));
+                self.due.push_back(line);
+            }
+            Fault::Coalesce => {
+                self.wire.state().disturb(LATE);
+                self.hold = Some(Hold::Coalescing(Box::pin(sleep(LATE)), event.key()));
+                self.due.push_back(line);
+            }
+            Fault::Duplicate => self.due.extend([line.clone(), line]),
+            Fault::TimeTravel => self.travel(1, false),
+            Fault::TimeTravelFar => self.travel(2, false),
+            Fault::StaleResource => self.travel(1, true),
+            Fault::StaleResourceFar => self.travel(2, true),
+            _ => self.due.push_back(line),
+        }
+    }
+
+    fn may_befall(&self, fault: Fault) -> bool {
+        match fault {
+            Fault::TimeTravel | Fault::StaleResource => self.wire.before(1).is_some(),
+            Fault::TimeTravelFar | Fault::StaleResourceFar => self.wire.before(2).is_some(),
+            _ => true,
+        }
+    }
+
+    /// The operator is restarted on what was before.
+    fn travel(&mut self, changes: usize, only_resource: bool) {
+        let Some(server) = self.wire.before(changes) else { return };
+        let until = Instant::now() + OLD_VIEW;
+        self.wire.state().disturb(OLD_VIEW + Duration::from_secs(1));
+        let only = only_resource.then(|| self.wire.0.primary.clone());
+        self.wire.crash(Some(View { server, only, until }));
+    }
+
+    /// Remembers the server as it is after a change of the resource.
+    fn look(&self, event: &Event<'_>) {
+        let metadata = &event.object.metadata;
+        let sight = (
+            metadata.uid.to_string(),
+            metadata.generation,
+            metadata.deletion_timestamp.is_some(),
+            event.happened == "DELETED",
+        );
+        let mut state = self.wire.state();
+        if state.seen.as_ref() != Some(&sight) {
+            state.seen = Some(sight);
+            let now = self.wire.0.server.fork();
+            state.views.push(now);
+        }
+    }
+
+    fn tell(&self, line: &Bytes) {
+        let Ok(event) = serde_json::from_slice::<Event<'_>>(line) else { return };
+        let text = match &*event.happened {
+            "BOOKMARK" => return,
+            "ERROR" => format!("watch {}: expired", self.resource),
+            happened => format!("watch {}: {} {}", self.resource, happened.to_lowercase(), event.key()),
+        };
+        self.wire.state().note(What::Event, text, 0, digest_of(&self.resource, &[line]), None);
+    }
+}
+
+impl Drop for Deliveries {
+    fn drop(&mut self) {
+        if let Some(Hold::Change(_)) = self.hold {
+            self.wire.state().held -= 1;
+        }
+    }
+}
