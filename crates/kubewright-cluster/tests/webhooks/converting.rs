@@ -16,6 +16,7 @@ mod v1 {
     #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
     #[kube(group = "test.kubewright.dev", version = "v1", kind = "Jar", namespaced)]
     pub(crate) struct JarSpec {
+        #[schemars(range(min = 0))]
         pub(crate) size: i64,
         /// No longer in the next version.
         pub(crate) note: Option<String>,
