@@ -92,8 +92,9 @@ async fn one_outside_is_asked_while_it_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_leads_to_one_inside_is_put_back() {
     let cluster = TestCluster::start().await;
-    let _inside = cluster.run(operator()).await;
+    let inside = cluster.run(operator()).await;
     let before = webhooks(&cluster).await;
+    let _ = inside.writes();
     let running = outside(&cluster, operator()).await;
     cluster
         .eventually("the one outside is asked", async |cluster| {
@@ -105,6 +106,7 @@ async fn what_leads_to_one_inside_is_put_back() {
             running.metrics().contains("webhook=\"/validate-test-kubewright-dev-v1-cask\",code=\"200\"}")
         })
         .await;
+    assert_eq!(inside.writes(), [""; 0], "the one inside leaves it to the other one");
     running.stop().await.unwrap();
     assert_eq!(webhooks(&cluster).await, before);
     until_refused(&cluster, true).await;
