@@ -52,5 +52,10 @@ async fn a_local_cluster_is_led_to_it_until_it_is_interrupted() {
     assert!(status.success(), "{status}");
     let left: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
     assert!(left.get_opt("memcached-operator").await.unwrap().is_none());
-    cluster.apply_spec::<Memcached>("sample", json!({"replicas": 2})).await;
+    cluster.apply_spec::<Memcached>("another", json!({"replicas": 2})).await;
+    assert_eq!(
+        cluster.get::<Memcached>("another").await.spec.memory_megabytes,
+        None,
+        "nobody is asked any more"
+    );
 }
