@@ -56,6 +56,9 @@ Examples:
   kubewright run
       The operator in this directory, against the cluster of the current kubeconfig.
 
+  kubewright run --webhook-url https://192.0.2.1:9443
+      And that cluster finds this machine there, so that it can call the operator's webhooks.
+
   kubewright run operators/memcached --local
       Against a local cluster of its own, where it is installed with the rights of its manifests.
 

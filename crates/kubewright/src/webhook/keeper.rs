@@ -100,7 +100,7 @@ impl Keeper {
                 }
                 if let Some(ring) = self.renewed(stored.as_ref(), is_trusted)? {
                     self.keep(&mut kept, ring).await?;
-                    // Whoever sees it first is this one.
+                    // It is shown and made known next.
                     changed.notify_one();
                 }
                 if stored.is_some() && is_trusted {
