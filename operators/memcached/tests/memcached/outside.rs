@@ -19,13 +19,13 @@ fn start(kubeconfig: &Path, url: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
     command.args(["run", "--webhook-url", url, "--kubeconfig"]).arg(kubeconfig);
     command.args(["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     let read: Vec<String> =
         lines.by_ref().map(Result::unwrap).take_while(|line| !line.contains(" working")).collect();
     // What else it says must find a reader.
     std::thread::spawn(move || lines.for_each(drop));
-    assert!(child.try_wait().unwrap().is_none(), "it has ended: {read:#?}");
+    assert!(child.try_wait().expect("it is a child").is_none(), "it has ended: {read:#?}");
     child
 }
 
