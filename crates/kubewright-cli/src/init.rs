@@ -1,6 +1,7 @@
 //! `kubewright init`: a project that builds, passes its tests and its lints, before a line of it is written.
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf, absolute},
 };
@@ -18,8 +19,8 @@ use crate::{
 
 /// The version that a new project begins with.
 const FIRST_VERSION: &str = "0.1.0";
-/// What may be in a directory that counts as empty.
-const HISTORY: [&str; 3] = [".git", ".hg", ".jj"];
+/// What may be in a directory that counts as empty: its history, and the way to a cluster that was tried out from there.
+const NOTHING: [&str; 5] = [".git", ".hg", ".jj", "kubewright.kubeconfig", "kubewright.operator.kubeconfig"];
 
 /// Make a new project
 #[derive(Args)]
@@ -148,8 +149,7 @@ impl Init {
             return Ok(());
         }
         let entries = fs::read_dir(root).map_err(|why| format!("can't read {shown}: {why}"))?;
-        let mut names = entries.flatten().map(|entry| entry.file_name());
-        match names.find(|name| !HISTORY.iter().any(|history| name == history)) {
+        match something(entries) {
             Some(found) if !self.force => Err(format!(
                 "{shown} is not empty, there is {}: name another directory, or use --force, which overwrites nothing",
                 found.to_string_lossy()
@@ -175,6 +175,12 @@ impl Init {
             path.to_str().ok_or_else(|| format!("{} is no text: use another path", given.display()))?;
         Ok(Sdk { version, path: Some(path.to_owned()) })
     }
+}
+
+/// The first thing in a directory that makes it one that is not empty.
+pub(crate) fn something(entries: fs::ReadDir) -> Option<OsString> {
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    names.find(|name| !NOTHING.iter().any(|nothing| name == nothing))
 }
 
 /// A crate of the SDK, as Cargo.toml names it.

@@ -8,6 +8,7 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
+    init::something,
     project::{self, Project, Resource},
     source::{cargo, no_cargo, output},
     terminal::line,
@@ -86,7 +87,7 @@ pub(crate) async fn run(spoken: &str) -> Result<(), String> {
     let here = match root {
         Some(root) if root.join(project::FILE).is_file() => project(root)?,
         Some(root) => crates(root).await?,
-        None if fs::read_dir(&current).map_err(failed)?.next().is_none() => Here::Empty,
+        None if something(fs::read_dir(&current).map_err(failed)?).is_none() => Here::Empty,
         None => Here::Other,
     };
     line(&summary(&here));

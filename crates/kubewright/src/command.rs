@@ -21,6 +21,7 @@ use crate::{
     error::Result,
     manifests::{ManifestOptions, Part, to_yaml},
     operator::Operator,
+    reach::Reach,
 };
 
 /// A Kubernetes operator
@@ -67,8 +68,8 @@ struct Manifests {
     #[arg(long)]
     metrics_secure: bool,
 
-    /// Where the API server finds the webhooks of an operator that runs outside of the cluster
-    #[arg(long, value_name = "URL")]
+    /// Where the API server finds the webhooks of an operator that runs outside of the cluster, as in https://HOST:PORT
+    #[arg(long, value_name = "URL", value_parser = webhook_url)]
     webhook_url: Option<String>,
 
     /// Print only these parts
@@ -153,6 +154,10 @@ fn failed(why: impl std::fmt::Display) -> ExitCode {
     // If nobody reads it, nobody misses it.
     let _ = writeln!(io::stderr(), "error: {why}");
     ExitCode::FAILURE
+}
+
+fn webhook_url(text: &str) -> Result<String, String> {
+    Reach::at(text).map(|_| text.to_owned()).map_err(|why| why.to_string())
 }
 
 fn version(operator: &Operator) -> String {

@@ -31,6 +31,7 @@ use crate::{
     },
     shutdown::{Shutdown, Stop},
     task::TaskContext,
+    webhook::Lead,
 };
 
 /// How long the next leader may have to wait for the event that tells of this one's end.
@@ -59,6 +60,10 @@ pub struct Options {
     /// Where webhooks are served, if there are any; nothing for nowhere but [within the process](Running::webhooks).
     /// Port 0 takes a free one.
     pub webhook_address: Option<SocketAddr>,
+    /// Where the API server finds the webhooks of an operator outside of its cluster, as in `https://192.0.2.1:9443`: the
+    /// webhook configurations and the conversions of its kinds lead there while it runs, and are as they were found when
+    /// it has ended. Its certificates are for this address, and end with it.
+    pub webhook_url: Option<String>,
     /// The certificate for webhooks, whose authority somebody else makes known to the API server. Without it the
     /// operator makes its own, keeps them in a Secret of its namespace, renews them, and tells the API server.
     pub webhook_certificate: Option<Certificate>,
@@ -85,6 +90,7 @@ impl Default for Options {
             secure_metrics: None,
             health_address: None,
             webhook_address: None,
+            webhook_url: None,
             webhook_certificate: None,
             webhook_certificate_life: Duration::from_secs(90 * 24 * 60 * 60),
             host: String::new(),
@@ -235,8 +241,24 @@ struct Manager {
     resync: Arc<Notify>,
 }
 
+/// What the outside finds, and how it is led there.
+#[derive(Default)]
+struct Open {
+    lead: Option<Lead>,
+    servers: Vec<Server>,
+}
+
 impl Manager {
     async fn run(self, shutdown: Shutdown, calls: Calls) -> Result<()> {
+        let mut open = Open::default();
+        let outcome = self.work(shutdown, calls, &mut open).await;
+        if let Some(lead) = open.lead {
+            lead.put_back().await;
+        }
+        outcome
+    }
+
+    async fn work(&self, shutdown: Shutdown, calls: Calls, open: &mut Open) -> Result<()> {
         self.check()?;
         let webhooks = self.webhook_tls()?;
         let elector = self.elector()?;
@@ -258,8 +280,9 @@ impl Manager {
             webhooks: webhooks.clone(),
             controllers: Mutex::default(),
         });
-        // Open from before the first watch until after the lease is released.
-        let _servers = self.serve(&inspected, &free, calls).await?;
+        // From before the first watch until after the lease is released.
+        open.servers = self.serve(&inspected, &free, calls).await?;
+        open.lead = self.lead(&free).await?;
         let reporting_as = |name: &Arc<str>| {
             Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
         };
@@ -309,6 +332,9 @@ impl Manager {
             for mut prepared in others.into_iter().chain(leaders) {
                 self.synced(&mut prepared, deadline).await?;
                 ready.push(prepared);
+            }
+            if open.lead.is_some() {
+                self.trusted(deadline).await?;
             }
             Ok::<_, Error>(ready)
         };

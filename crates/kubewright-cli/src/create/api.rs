@@ -285,7 +285,10 @@ fn add_next_version(
     let sample = change.read(&sample_path(earlier))?;
     let group = project.api_group(resource);
     let (old, new) = (format!("{group}/{}", earlier.version), format!("{group}/{}", resource.version));
-    add_sample(rendering, change, values, sample.replace(&old, &new))?;
+    let name = |resource| format!("name: {}\n", sample_name(project, resource));
+    // With a name of its own, so that all samples can be there at the same time.
+    let sample = sample.replace(&old, &new).replace(&name(earlier), &name(resource));
+    add_sample(rendering, change, values, sample)?;
 
     let mut values = values.clone();
     values["other_version"] = json!(earlier.version);
@@ -329,6 +332,15 @@ fn sample_path(resource: &Resource) -> String {
     format!("config/samples/{}_{}_{}.yaml", group, resource.version, resource.kind.to_ascii_lowercase())
 }
 
+/// The name of a sample: of the first version that of the kind, of others with the version.
+fn sample_name(project: &Project, resource: &Resource) -> String {
+    let kind = project.unit(resource).trim_end_matches('_').replace('_', "-");
+    match project.versions_of(resource).next() {
+        Some(first) if first.version != resource.version => format!("{kind}-sample-{}", resource.version),
+        _ => format!("{kind}-sample"),
+    }
+}
+
 /// The module of the tests of a kind's types.
 fn type_test(project: &Project, resource: &Resource) -> String {
     format!("{}_{}", project.unit(resource), resource.version)
@@ -358,7 +370,7 @@ pub(super) fn values(project: &Project, resource: &Resource) -> Value {
         "variable": variable(resource),
         "container": kind,
         "controller_name": if is_alone { &kind } else { &dashed },
-        "sample_name": format!("{dashed}-sample"),
+        "sample_name": sample_name(project, resource),
         "sample_path": sample_path(resource),
         "import": null,
         "definition_path": null,

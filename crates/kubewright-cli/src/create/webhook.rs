@@ -74,7 +74,10 @@ impl Webhook {
         if self.defaulting || self.validation {
             if known.defaulting || known.validation {
                 let file = format!("src/webhooks/{}.rs", project.unit(&resource));
-                return Err(format!("{} has webhooks already: extend {file}", self.kind));
+                let is_new = (self.defaulting && !known.defaulting, self.validation && !known.validation);
+                let lines = registrations(&project, &resource, is_new).join(" and ");
+                let lines = if lines.is_empty() { lines } else { format!(", and add {lines} to src/lib.rs") };
+                return Err(format!("{} has webhooks already: extend {file}{lines}", self.kind));
             }
             self.add_admission(&project, &rendering, &mut change, &resource)?;
         }
@@ -117,7 +120,8 @@ impl Webhook {
                 project.resources.iter().filter(is_it).map(|one| one.version.as_str()).collect();
             let hint = match versions.as_slice() {
                 [] => format!(
-                    "`kubewright create api --group {group} --version {version} --kind {kind}` makes it"
+                    "`kubewright create api --group {group} --version {version} --kind {kind}` makes it; for a kind of \
+                     somebody else, add .defaults::<{kind}>(..) or .validates::<{kind}>(..) to src/lib.rs by hand"
                 ),
                 versions => format!("there is {}", versions.join(", ")),
             };
@@ -141,17 +145,25 @@ impl Webhook {
         change.ensure(MODULES, rendering.render("webhook/module.rs", &values)?);
         change.insert(MODULES, "modules", &[format!("pub mod {unit};")])?;
         change.insert("src/lib.rs", "modules", &["pub mod webhooks;".to_owned()])?;
-        let kind = path_of(resource, &resource.version);
-        let lines: Vec<String> =
-            [(self.defaulting, "defaults", "fill"), (self.validation, "validates", "check")]
-                .into_iter()
-                .filter(|(is_wanted, ..)| *is_wanted)
-                .map(|(_, method, function)| format!(".{method}::<{kind}>(webhooks::{unit}::{function})"))
-                .collect();
+        let lines = registrations(project, resource, (self.defaulting, self.validation));
         change.insert("src/lib.rs", "operator", &lines)?;
         let module = format!("{}_webhooks", unit.trim_end_matches('_'));
         add_test(change, &module, rendering.render("webhook/webhook_test.rs", &values)?)
     }
+}
+
+/// How `src/lib.rs` names the functions that fill in and that check, if they are wanted.
+fn registrations(
+    project: &Project,
+    resource: &Resource,
+    (defaulting, validation): (bool, bool),
+) -> Vec<String> {
+    let (kind, unit) = (path_of(resource, &resource.version), project.unit(resource));
+    [(defaulting, "defaults", "fill"), (validation, "validates", "check")]
+        .into_iter()
+        .filter(|(is_wanted, ..)| *is_wanted)
+        .map(|(_, method, function)| format!(".{method}::<{kind}>(webhooks::{unit}::{function})"))
+        .collect()
 }
 
 /// Adds the conversion of a version to the one that is the hub, and back.

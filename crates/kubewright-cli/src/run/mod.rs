@@ -20,6 +20,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, PostParams},
 };
+use kubewright::Reach;
 use kubewright_apiserver::write_private;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -55,6 +56,9 @@ Examples:
   kubewright run
       The operator in this directory, against the cluster of the current kubeconfig.
 
+  kubewright run --webhook-url https://192.0.2.1:9443
+      And that cluster finds this machine there, so that it can call the operator's webhooks.
+
   kubewright run operators/memcached --local
       Against a local cluster of its own, where it is installed with the rights of its manifests.
 
@@ -72,6 +76,10 @@ pub(crate) struct Run {
     /// Run it against a local cluster of its own
     #[arg(long)]
     local: bool,
+
+    /// Where the cluster finds this machine, as in https://HOST:PORT, so that it can call the operator's webhooks
+    #[arg(long, value_name = "URL", value_parser = address, conflicts_with = "local")]
+    webhook_url: Option<String>,
 
     /// End when the operator ends, and leave its source alone
     #[arg(long)]
@@ -250,12 +258,15 @@ impl Run {
         // Ctrl-C on the terminal is for this process, which then tells the operator.
         command.process_group(0).kill_on_drop(true).stdin(Stdio::null()).stderr(Stdio::piped());
         command.env("LOG_FORMAT", "json");
-        // Another cluster does not find this machine.
-        let webhooks = webhooks.map_or("0".to_owned(), |address| address.to_string());
+        let webhooks = match (webhooks, &self.webhook_url) {
+            (Some(address), _) => ("WEBHOOK_BIND_ADDRESS", address.to_string()),
+            (None, Some(url)) => ("WEBHOOK_URL", url.clone()),
+            (None, None) => ("WEBHOOK_URL", "auto".to_owned()),
+        };
         for (name, value) in [
-            ("METRICS_BIND_ADDRESS", "127.0.0.1:0"),
-            ("HEALTH_PROBE_BIND_ADDRESS", "0"),
-            ("WEBHOOK_BIND_ADDRESS", &webhooks),
+            ("METRICS_BIND_ADDRESS", "127.0.0.1:0".to_owned()),
+            ("HEALTH_PROBE_BIND_ADDRESS", "0".to_owned()),
+            webhooks,
         ] {
             if std::env::var_os(name).is_none() {
                 command.env(name, value);
@@ -268,6 +279,10 @@ impl Run {
         let lines = child.stderr.take().map(|stderr| BufReader::new(stderr).lines());
         Ok(Process { child, lines })
     }
+}
+
+fn address(url: &str) -> Result<String, String> {
+    Reach::at(url).map(|_| url.to_owned()).map_err(|why| why.to_string())
 }
 
 /// The definitions that a project keeps of kinds that it does not bring along; another cluster has them from their owner.

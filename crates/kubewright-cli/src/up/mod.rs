@@ -8,7 +8,7 @@ mod state;
 mod tests;
 mod tree;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use clap::{Args, builder::PossibleValuesParser};
 use futures_util::future::select_all;
@@ -253,7 +253,11 @@ impl Up {
         lines.push(format!("  export KUBECONFIG={}", self.place.kubeconfig.display()));
         lines.push("  kubectl get all".to_owned());
         if self.no_samples {
-            lines.push(format!("  kubectl apply -f operators/{name}/config/samples/{name}.yaml"));
+            let sample = format!("operators/{name}/config/samples/{name}.yaml");
+            lines.push(match Path::new(&sample).is_file() {
+                true => format!("  kubectl apply -f {sample}"),
+                false => format!("  kubectl explain {name}.spec"),
+            });
         } else {
             lines.push(format!("  kubectl edit {name} {name}"));
             lines.push("  kubectl delete pods --all".to_owned());

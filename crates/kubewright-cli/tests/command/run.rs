@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Lines},
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -145,6 +145,39 @@ fn once_ends_as_the_operator_does_and_arguments_reach_it() {
         "{}",
         error_of(&done)
     );
+}
+
+/// What the operator is told of where its webhooks are.
+fn told_of_webhooks(arguments: &[&str]) -> Output {
+    let dir = crate_with(
+        "fn main() { for name in [\"WEBHOOK_URL\", \"WEBHOOK_BIND_ADDRESS\"] { \
+         eprintln!(\"{name}={}\", std::env::var(name).unwrap_or_default()) } }",
+    );
+    let mut command = command(dir.path(), &[&["--once"], arguments].concat());
+    command.env_remove("WEBHOOK_URL").env_remove("WEBHOOK_BIND_ADDRESS").output().unwrap()
+}
+
+#[test]
+fn a_cluster_that_is_not_its_own_is_led_to_the_operator_if_it_can_be() {
+    for (arguments, expected) in [
+        (&[][..], "\nWEBHOOK_URL=auto\nWEBHOOK_BIND_ADDRESS=\n"),
+        (
+            &["--webhook-url", "https://192.0.2.1:9443"],
+            "\nWEBHOOK_URL=https://192.0.2.1:9443\nWEBHOOK_BIND_ADDRESS=\n",
+        ),
+    ] {
+        let done = told_of_webhooks(arguments);
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(said.contains(expected), "{said}{}", error_of(&done));
+    }
+    for (arguments, expected) in [
+        (&["--webhook-url", "http://192.0.2.1:9443"][..], "webhooks are called over https only: write it as"),
+        (&["--webhook-url", "https://192.0.2.1:9443", "--local"], "cannot be used with"),
+    ] {
+        let refused = told_of_webhooks(arguments);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(error_of(&refused).contains(expected), "{}", error_of(&refused));
+    }
 }
 
 #[test]

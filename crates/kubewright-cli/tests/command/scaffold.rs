@@ -267,6 +267,10 @@ fn wrong_input_changes_nothing() {
             "the project has no Site of web in version v1: `kubewright create api --group web --version v1 --kind Site` makes",
         ),
         (
+            "create webhook --group apps --version v1 --kind Deployment --validation",
+            "for a kind of somebody else, add .defaults::<Deployment>(..) or .validates::<Deployment>(..) to src/lib.rs",
+        ),
+        (
             "create webhook --group cache --version v2 --kind Memcached --validation",
             "the project has no Memcached of cache in version v2: there is v1alpha1",
         ),
@@ -347,6 +351,9 @@ fn a_new_project_needs_good_names_and_an_empty_directory() {
         why,
         ". is not empty, there is README.md: name another directory, or use --force, which overwrites nothing"
     );
+    fs::remove_file(project.path("README.md")).unwrap();
+    project.write("kubewright.kubeconfig", "of a cluster that was tried out from here");
+    project.does("init --domain example.com");
 }
 
 #[test]
@@ -610,7 +617,9 @@ async fn a_project_goes_all_the_way() {
     assert!(why.contains("versions of Memcached are converted to v1 already: say --version v1"), "{why}");
     project.does("create api --group cache --version v2 --kind Memcached");
     let why = project.refuses("create webhook --group infra --version v1 --kind Region --validation");
-    assert!(why.contains("Region has webhooks already: extend src/webhooks/region.rs"), "{why}");
+    let extend = "Region has webhooks already: extend src/webhooks/region.rs, and add \
+                  .validates::<api::infra::v1::Region>(webhooks::region::check) to src/lib.rs";
+    assert!(why.contains(extend), "{why}");
     project.generate();
     project.passes();
     // A local cluster has the kinds of others, too: without them the operator would not begin to work.
@@ -625,6 +634,6 @@ async fn a_project_goes_all_the_way() {
     let definition: DynamicObject =
         serde_saphyr::from_str(&project.read("config/samples/cache_v1_memcached.yaml")).unwrap();
     let api = apply(&client, &definition).await;
-    let memcached = api.get("memcached-sample").await.unwrap();
+    let memcached = api.get("memcached-sample-v1").await.unwrap();
     assert!(memcached.annotations().contains_key("example.com/created-by"), "{memcached:?}");
 }

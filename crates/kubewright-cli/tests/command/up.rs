@@ -70,6 +70,19 @@ fn what_has_not_converged_in_time_is_told_with_its_state() {
 }
 
 #[test]
+fn what_to_do_without_samples_can_be_done_anywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = up(dir.path(), &["memcached", "--no-samples"]);
+    let mut child = command.current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said: Vec<String> =
+        lines.map(Result::unwrap).take_while(|line| !line.starts_with("  kubectl explain")).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(said.last().map(String::as_str), Some("  kubectl get all"), "{said:#?}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, expected) in [

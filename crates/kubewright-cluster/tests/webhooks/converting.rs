@@ -16,6 +16,7 @@ mod v1 {
     #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
     #[kube(group = "test.kubewright.dev", version = "v1", kind = "Jar", namespaced)]
     pub(crate) struct JarSpec {
+        #[schemars(range(min = 0))]
         pub(crate) size: i64,
         /// No longer in the next version.
         pub(crate) note: Option<String>,
@@ -46,12 +47,22 @@ impl From<v2::Jar> for v1::Jar {
     }
 }
 
-fn operator() -> Operator {
+pub(crate) fn operator() -> Operator {
     Operator::new("jar-operator").converts::<v1::Jar, v2::Jar>()
 }
 
 fn api<K: Kind + Resource<Scope = kube::core::NamespaceResourceScope>>(cluster: &TestCluster) -> Api<K> {
     Api::namespaced(cluster.client(), cluster.namespace())
+}
+
+/// Whether a jar that is created in the version that is not stored can be had in both.
+pub(crate) async fn is_converted(cluster: &TestCluster) -> bool {
+    let (old, new) = (api::<v1::Jar>(cluster), api::<v2::Jar>(cluster));
+    let jar = v1::Jar::new("a", v1::JarSpec { size: 1, note: None });
+    // It may be there from before.
+    let _ = old.create(&PostParams::default(), &jar).await;
+    let seen = (old.get("a").await, new.get("a").await);
+    matches!(seen, (Ok(old), Ok(new)) if (old.spec.size, new.spec.litres) == (1, 1))
 }
 
 async fn change<K: Kind + Resource<Scope = kube::core::NamespaceResourceScope>>(

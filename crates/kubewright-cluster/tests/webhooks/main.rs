@@ -10,4 +10,5 @@ mod answering;
 mod casks;
 mod converting;
 mod failing;
+mod leading;
 mod trusting;

@@ -1,16 +1,24 @@
 //! `run`: finds the cluster, runs the operator, and brings it to a clean end when it is told to stop.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Args;
+use http::Uri;
+use kube::Client;
 
-use super::{connect::connect, failed, logs};
+use super::{connect::connect, failed, logs, webhook_url};
 use crate::{
     error::Result,
     leader::LeaderElection,
     manager::Options,
     operator::Operator,
     serve::{Certificate, parse_address},
+    webhook,
 };
 
 /// As shells have it for a program that was interrupted.
@@ -42,9 +50,14 @@ pub(super) struct Run {
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", env = "HEALTH_PROBE_BIND_ADDRESS", value_parser = address)]
     health_probe_bind_address: Address,
 
-    /// Where webhooks are served; 0 for nowhere
-    #[arg(long, value_name = "ADDRESS", default_value = ":9443", env = "WEBHOOK_BIND_ADDRESS", value_parser = address)]
-    webhook_bind_address: Address,
+    /// Where webhooks are served; 0 for nowhere, and without it the port of --webhook-url, or :9443
+    #[arg(long, value_name = "ADDRESS", env = "WEBHOOK_BIND_ADDRESS", value_parser = address)]
+    webhook_bind_address: Option<Address>,
+
+    /// Where the API server finds this operator, which runs outside of the cluster, as in https://HOST:PORT: it is led here
+    /// until this ends. With "auto", only if that is a local cluster of kubewright
+    #[arg(long, value_name = "URL", env = "WEBHOOK_URL", value_parser = whereabouts)]
+    webhook_url: Option<Whereabouts>,
 
     /// Directory with tls.crt and tls.key for webhooks, read again when they change; without it the operator keeps its own
     /// certificates in a Secret, and tells the API server to trust them
@@ -80,6 +93,21 @@ fn address(text: &str) -> Result<Address, String> {
     parse_address(text).map(Address)
 }
 
+/// Where the API server finds an operator outside of its cluster.
+#[derive(Clone)]
+enum Whereabouts {
+    At(String),
+    /// On the machine that both run on, if they do.
+    Auto,
+}
+
+fn whereabouts(text: &str) -> Result<Whereabouts, String> {
+    match text {
+        "auto" => Ok(Whereabouts::Auto),
+        url => webhook_url(url).map(Whereabouts::At),
+    }
+}
+
 /// `90s`, `1m30s`, or just seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().map(Duration::from_secs);
@@ -107,8 +135,9 @@ impl Run {
             () = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
             client = connect(self.kubeconfig.as_deref(), None) => client?,
         };
+        let (webhook_address, webhook_url) = self.webhooks(&operator, &client, &url).await?;
         let host = url.authority().map(ToString::to_string).unwrap_or_default();
-        let options = Options { host, ..self.options(&operator) };
+        let options = Options { host, webhook_address, webhook_url, ..self.options(&operator) };
         let mut running = operator.start(client, options);
         tokio::select! {
             biased;
@@ -120,6 +149,41 @@ impl Run {
             biased;
             () = signals.next() => Ok(ExitCode::from(INTERRUPTED)),
             ended = running.stop() => ended.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    /// Where webhooks are served, and where the API server is led to if this is outside of its cluster.
+    async fn webhooks(
+        &self,
+        operator: &Operator,
+        client: &Client,
+        server: &Uri,
+    ) -> Result<(Option<SocketAddr>, Option<String>)> {
+        let chosen = self.webhook_bind_address.map(|Address(chosen)| chosen);
+        let everywhere = |port| Some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+        match &self.webhook_url {
+            None => Ok((chosen.unwrap_or_else(|| everywhere(webhook::PORT)), None)),
+            Some(Whereabouts::At(url)) => {
+                let port = url.parse::<Uri>().ok().and_then(|url| url.port_u16());
+                let address = chosen.unwrap_or_else(|| everywhere(port.unwrap_or(webhook::PORT)));
+                Ok((address, Some(url.clone())))
+            }
+            Some(Whereabouts::Auto) if is_on_this_machine(client, server).await? => {
+                // Free again at once, and given to nobody else for a while.
+                let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+                let address = chosen.map_or_else(|| free().map(Some), Ok)?;
+                Ok((address, address.map(|address| format!("https://127.0.0.1:{}", address.port()))))
+            }
+            Some(Whereabouts::Auto) => {
+                if !operator.webhook_targets(&self.namespace).is_empty() {
+                    tracing::warn!(
+                        "webhooks are not served, as the cluster may not find this machine: if it does, say where with \
+                         --webhook-url https://HOST:{}",
+                        webhook::PORT
+                    );
+                }
+                Ok((chosen.flatten(), None))
+            }
         }
     }
 
@@ -136,11 +200,18 @@ impl Run {
             metrics_address: self.metrics_bind_address.0,
             secure_metrics: self.metrics_secure.then_some(certificate),
             health_address: self.health_probe_bind_address.0,
-            webhook_address: self.webhook_bind_address.0,
             webhook_certificate: self.webhook_cert_path.map(Certificate::Directory),
             ..Options::default()
         }
     }
+}
+
+/// Whether an API server is a process of this machine. One at a loopback address need not be: the ports of clusters in
+/// containers end there, too, and what is loopback to them is not this machine. Kubewright's own is in none.
+async fn is_on_this_machine(client: &Client, server: &Uri) -> Result<bool> {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    Ok(is_loopback && client.apiserver_version().await?.git_version.contains("+kubewright"))
 }
 
 /// The signals that ask a program to end.

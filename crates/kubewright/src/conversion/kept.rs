@@ -252,6 +252,13 @@ mod tests {
     }
 
     #[test]
+    fn what_means_what_it_meant_was_not_changed() {
+        let (was, made) = (json!({"ratio": 1.5, "tls": {"key": "k"}}), json!({"ratio": 1.0, "tls": [{}]}));
+        let now = json!({"ratio": 1, "tls": [{"key": null}]});
+        assert_eq!(put_back_into(&was, &made, now), was);
+    }
+
+    #[test]
     fn what_somebody_changed_since_wins() {
         for (was, made, now, expected) in [
             (

@@ -30,7 +30,9 @@ fn empty(schema: &Value) -> Value {
     }
     match schema["type"].as_str() {
         Some("string") => json!(""),
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(0)),
+        // Limits are floats in the type of a schema.
+        Some("integer") => json!(schema["minimum"].as_f64().unwrap_or(0.0).ceil() as i64),
+        Some("number") => schema.get("minimum").cloned().unwrap_or(json!(0)),
         Some("boolean") => json!(false),
         Some("array") => json!([]),
         Some("object") => json!({}),
@@ -45,7 +47,7 @@ mod tests {
     #[test]
     fn only_what_is_required_and_missing_is_filled_in() {
         let port = json!({"type": "object", "required": ["port", "protocol"], "properties": {
-            "port": {"type": "integer", "minimum": 1},
+            "port": {"type": "integer", "minimum": 1.0},
             "protocol": {"enum": ["TCP", "UDP"], "type": "string"},
         }});
         let schema = json!({"type": "object", "required": ["spec"], "properties": {

@@ -175,9 +175,22 @@ fn an_annotation_that_makes_no_sense_does_no_harm() {
 
 #[test]
 fn more_than_fits_into_annotations_is_no_silent_loss() {
-    let long = web("v1", json!({"size": 3, "note": "x".repeat(256 * 1024)}));
-    let why = operator().convert(&long, "example.com/v2").unwrap_err().to_string();
+    let converted = |length: usize| {
+        let long = web("v1", json!({"size": 3, "note": "x".repeat(length)}));
+        operator().convert(&long, "example.com/v2")
+    };
+    let size = |object: &Value| -> usize {
+        let annotations = object["metadata"]["annotations"].as_object().unwrap();
+        annotations.iter().map(|(name, value)| name.len() + value.as_str().unwrap().len()).sum()
+    };
+    let room = 256 * 1024 - size(&converted(1).unwrap());
+    assert_eq!(size(&converted(1 + room).unwrap()), 256 * 1024);
+    let why = converted(2 + room).unwrap_err().to_string();
     assert!(why.starts_with("what only v1 has a place for would go into an annotation"), "{why}");
+    assert!(
+        why.ends_with("all annotations would have 262145 bytes, more than the 262144 that are allowed"),
+        "{why}"
+    );
 }
 
 fn review(objects: &Value, desired: &str) -> Value {

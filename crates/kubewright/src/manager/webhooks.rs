@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use kube::Client;
+use tokio::time::{Instant, timeout_at};
 
 use super::Manager;
 use crate::{
     cache::Cache,
     conversion::CONVERT,
-    error::Result,
+    error::{Error, Result},
     lookup::Lookup,
+    manifests::{ManifestOptions, Part},
     serve::Tls,
-    webhook::{self, Hook, Keeper},
+    webhook::{self, Hook, Keeper, Lead},
 };
 
 impl Manager {
@@ -27,11 +29,37 @@ impl Manager {
         })))
     }
 
+    /// Leads the API server here, if this is outside of its cluster.
+    pub(super) async fn lead(&self, client: &Client) -> Result<Option<Lead>> {
+        let Some(url) = &self.options.webhook_url else { return Ok(None) };
+        let options = ManifestOptions {
+            namespaces: self.options.namespaces.clone(),
+            webhook_url: Some(url.clone()),
+            only: [Part::Crds, Part::Webhooks].into(),
+            ..ManifestOptions::default()
+        };
+        let targets = self.operator.webhook_targets(&options.namespaces);
+        let documents = self.operator.manifests(&options);
+        Lead::take(client, &self.operator.name, url, &targets, documents).await.map(Some)
+    }
+
+    /// Waits until the API server trusts what it was led to.
+    pub(super) async fn trusted(&self, deadline: Instant) -> Result<()> {
+        let mut trusted = self.trusted.subscribe();
+        let is_trusted = timeout_at(deadline, trusted.wait_for(|is_trusted| *is_trusted)).await;
+        let late = |_| {
+            let within = self.options.sync_timeout;
+            Error::new(format!("the API server was not told whom to trust with webhooks within {within:?}"))
+        };
+        is_trusted.map(|_| ()).map_err(late)
+    }
+
     pub(super) fn keeper(&self, tls: Arc<Tls>, client: &Client, cache: &Cache) -> Keeper {
         Keeper {
             operator: self.operator.name.clone(),
             namespace: self.client.default_namespace().to_owned(),
             life: self.options.webhook_certificate_life,
+            url: self.options.webhook_url.clone(),
             targets: self.operator.webhook_targets(&self.options.namespaces),
             tls,
             trusted: self.trusted.clone(),

@@ -20,13 +20,17 @@ use tokio::{
     time::sleep,
 };
 
-use super::certificates::{Keyring, Purpose};
+use super::{
+    certificates::{Keyring, Purpose},
+    lead::{FOUND, leads_to},
+};
 use crate::{
     cache::{Cache, Subscription, View, Watch},
     clock::Clock,
     context::request,
     error::{Error, Result},
     kind::{Key, Kind},
+    reach,
     serve::Tls,
 };
 
@@ -54,6 +58,8 @@ pub(crate) struct Keeper {
     pub(crate) operator: Arc<str>,
     /// The one of the operator's pods.
     pub(crate) namespace: String,
+    /// Where it is found, if it is outside of the cluster. Certificates are for this address then, and kept nowhere.
+    pub(crate) url: Option<String>,
     /// How long certificates last.
     pub(crate) life: Duration,
     pub(crate) targets: Targets,
@@ -69,10 +75,7 @@ impl Keeper {
     /// Never ends: what fails is told, and tried again.
     pub(crate) async fn run(self) {
         let changed = Arc::new(Notify::new());
-        let secret = Watch::<Secret>::new()
-            .namespaces([self.namespace.clone()])
-            .fields(format!("metadata.name={}", secret_name(&self.operator)));
-        let (secret, _watched) = subscribe(&self.cache, &secret, &changed);
+        let mut kept = self.kept(&changed);
         let mutating = self.trusting::<MutatingWebhookConfiguration>(self.targets.mutating.iter(), &changed);
         let validating =
             self.trusting::<ValidatingWebhookConfiguration>(self.targets.validating.iter(), &changed);
@@ -81,11 +84,8 @@ impl Keeper {
         let mut shown = None;
         loop {
             let looked = async {
-                secret.ready().await?;
-                let key = Key::new(&self.namespace, &secret_name(&self.operator));
-                let stored = secret.get(&key).and_then(|secret| Keyring::read(secret.data.as_ref()?));
                 // What can't be used is made anew.
-                let stored = stored.filter(|ring| self.show(ring, &mut shown));
+                let stored = self.stored(&kept).await?.filter(|ring| self.show(ring, &mut shown));
                 let mut is_trusted = true;
                 if let Some(ring) = &stored {
                     for one in &mutating {
@@ -98,7 +98,11 @@ impl Keeper {
                         is_trusted &= self.trust(one, ring).await?;
                     }
                 }
-                self.renew(stored.as_ref(), is_trusted).await?;
+                if let Some(ring) = self.renewed(stored.as_ref(), is_trusted)? {
+                    self.keep(&mut kept, ring).await?;
+                    // It is shown and made known next.
+                    changed.notify_one();
+                }
                 if stored.is_some() && is_trusted {
                     self.trusted.send_replace(true);
                 }
@@ -154,6 +158,10 @@ impl Keeper {
         target.view.ready().await?;
         // Where there is none, nobody calls.
         let Some(present) = target.view.get(&Key::cluster(&target.name)) else { return Ok(true) };
+        // One that runs elsewhere has borrowed it.
+        if self.url.is_none() && present.meta().annotations.iter().flatten().any(|(name, _)| name == FOUND) {
+            return Ok(true);
+        }
         let bundle = json!(ByteString(ring.authorities.as_bytes().to_vec()));
         let is_own = |config: &Value| self.is_own(config);
         let operations = C::trust(&json!(*present), &bundle, &is_own);
@@ -169,25 +177,51 @@ impl Keeper {
     /// Whether this is the way to this operator: by its Service, or to an address. Another one that is installed under the
     /// same name elsewhere looks after itself.
     fn is_own(&self, client_config: &Value) -> bool {
-        match client_config.get("service") {
-            Some(service) => {
+        match (&self.url, client_config.get("service")) {
+            (Some(url), _) => leads_to(client_config, url),
+            (None, Some(service)) => {
                 service["namespace"] == self.namespace && service["name"] == service_name(&self.operator)
             }
-            None => true,
+            (None, None) => true,
         }
     }
 
-    async fn renew(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<()> {
+    fn kept(&self, changed: &Arc<Notify>) -> Kept {
+        if self.url.is_some() {
+            return Kept::Here(None);
+        }
+        let watch = Watch::<Secret>::new()
+            .namespaces([self.namespace.clone()])
+            .fields(format!("metadata.name={}", secret_name(&self.operator)));
+        let (view, subscription) = subscribe(&self.cache, &watch, changed);
+        Kept::Secret { view, _subscription: subscription }
+    }
+
+    async fn stored(&self, kept: &Kept) -> Result<Option<Keyring>> {
+        match kept {
+            Kept::Here(ring) => Ok(ring.clone()),
+            Kept::Secret { view, .. } => {
+                view.ready().await?;
+                let secret = view.get(&Key::new(&self.namespace, &secret_name(&self.operator)));
+                Ok(secret.and_then(|secret| Keyring::read(secret.data.as_ref()?)))
+            }
+        }
+    }
+
+    fn renewed(&self, stored: Option<&Keyring>, is_trusted: bool) -> Result<Option<Keyring>> {
         let (purpose, now) = (self.purpose(), self.clock.now());
-        let renewed = match stored {
+        match stored.map(|ring| ring.renewed(&purpose, now, is_trusted)) {
+            Some(Ok(renewed)) => Ok(renewed),
             // An authority whose key can't be used signs nothing any more.
-            Some(ring) => match ring.renewed(&purpose, now, is_trusted) {
-                Ok(renewed) => renewed,
-                Err(_) => Some(Keyring::new(&purpose, now)?),
-            },
-            None => Some(Keyring::new(&purpose, now)?),
-        };
-        let Some(ring) = renewed else { return Ok(()) };
+            Some(Err(_)) | None => Keyring::new(&purpose, now).map(Some),
+        }
+    }
+
+    async fn keep(&self, kept: &mut Kept, ring: Keyring) -> Result<()> {
+        if let Kept::Here(kept) = kept {
+            *kept = Some(ring);
+            return Ok(());
+        }
         let name = secret_name(&self.operator);
         let secret = json!({
             "apiVersion": "v1",
@@ -203,14 +237,27 @@ impl Keeper {
         Ok(())
     }
 
-    /// In a cluster it is known by its Service, on one's own machine as `localhost`.
+    /// In a cluster it is known by its Service, on one's own machine as `localhost`; outside of it, by its address.
     fn purpose(&self) -> Purpose {
-        let service = format!("{}.{}.svc", service_name(&self.operator), self.namespace);
-        let in_full = format!("{service}.cluster.local");
-        let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-        let names = [service, in_full].into_iter().chain(local).collect();
+        let names = match &self.url {
+            Some(url) => vec![reach::host_of(url)],
+            None => {
+                let service = format!("{}.{}.svc", service_name(&self.operator), self.namespace);
+                let in_full = format!("{service}.cluster.local");
+                let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+                [service, in_full].into_iter().chain(local).collect()
+            }
+        };
         Purpose { operator: self.operator.clone(), names, life: self.life }
     }
+}
+
+/// Where certificates are kept.
+enum Kept {
+    /// In a Secret that all replicas share.
+    Secret { view: View<Secret>, _subscription: Subscription },
+    /// Here, until the process ends.
+    Here(Option<Keyring>),
 }
 
 /// The Secret with the certificates of an operator.

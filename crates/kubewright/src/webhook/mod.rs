@@ -3,6 +3,7 @@
 mod admission;
 mod certificates;
 mod keeper;
+mod lead;
 mod patch;
 mod serve;
 
@@ -15,6 +16,7 @@ pub use self::admission::{Admission, Defaulter, Operation, Outcome, Validator, V
 pub(crate) use self::{
     admission::Call,
     keeper::{Keeper, Targets, configuration_name, secret_name, service_name},
+    lead::Lead,
     serve::{Desk, Hook},
 };
 use crate::{

@@ -1,5 +1,6 @@
 //! What those see who apply a `Memcached`.
 
+mod outside;
 mod promises;
 mod versions;
 mod webhooks;
