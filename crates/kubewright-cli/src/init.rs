@@ -114,6 +114,8 @@ impl Init {
             "rust": env!("CARGO_PKG_RUST_VERSION"),
             "sdk": dependency(&sdk, "kubewright"),
             "sdk_cluster": dependency(&sdk, "kubewright-cluster"),
+            "sdk_explore": dependency(&sdk, "kubewright-explore"),
+            "sdk_explore_optional": optional(&sdk, "kubewright-explore"),
             "sdk_version": sdk.version,
         });
         let mut change = Change::of(&root);
@@ -185,9 +187,22 @@ pub(crate) fn something(entries: fs::ReadDir) -> Option<OsString> {
 
 /// A crate of the SDK, as Cargo.toml names it.
 fn dependency(sdk: &Sdk, name: &str) -> String {
-    let version = json!(sdk.version);
     match &sdk.path {
-        None => version.to_string(),
-        Some(path) => format!("{{ path = {}, version = {version} }}", json!(format!("{path}/crates/{name}"))),
+        None => json!(sdk.version).to_string(),
+        Some(_) => format!("{{ {} }}", source(sdk, name)),
+    }
+}
+
+/// One that only a feature brings along.
+fn optional(sdk: &Sdk, name: &str) -> String {
+    format!("{{ {}, optional = true }}", source(sdk, name))
+}
+
+/// Where a crate of the SDK comes from.
+fn source(sdk: &Sdk, name: &str) -> String {
+    let version = format!("version = {}", json!(sdk.version));
+    match &sdk.path {
+        None => version,
+        Some(path) => format!("path = {}, {version}", json!(format!("{path}/crates/{name}"))),
     }
 }

@@ -7,6 +7,7 @@ mod completion;
 mod create;
 mod deploy;
 mod doctor;
+mod explore;
 mod generate;
 mod init;
 mod install;
@@ -65,6 +66,7 @@ enum Command {
     Create(create::Create),
     Generate(generate::Generate),
     Test(test::Test),
+    Explore(explore::Explore),
     Run(run::Run),
     Build(build::Build),
     Install(install::Install),
@@ -113,6 +115,7 @@ fn carry_out(command: Option<Command>, spoken: &str) -> Result<(), String> {
             Command::Create(create) => create.run().await,
             Command::Generate(generate) => unless(stop, generate.run()).await,
             Command::Test(test) => test.run(stop).await,
+            Command::Explore(explore) => explore.run(stop).await,
             Command::Run(run) => run.run(stop).await,
             Command::Build(build) => build.run(stop).await,
             Command::Install(install) => unless(stop, install.run()).await,

@@ -31,6 +31,8 @@ pub(crate) struct About {
     pub(crate) description: Option<String>,
     pub(crate) license: Option<String>,
     pub(crate) repository: Option<String>,
+    #[serde(default)]
+    features: BTreeMap<String, Vec<String>>,
 }
 
 /// When each file was last written.
@@ -111,6 +113,11 @@ impl Source {
 
     pub(crate) fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Whether it can be built with a feature of this name.
+    pub(crate) fn has_feature(&self, name: &str) -> bool {
+        self.about.features.contains_key(name)
     }
 
     /// Builds it, and gives the program.

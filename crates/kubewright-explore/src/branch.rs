@@ -3,6 +3,7 @@
 //! nothing is left over.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     io,
     os::unix::net::UnixDatagram,
@@ -12,12 +13,18 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Settings,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
 };
 
 /// How long a run may take in real time, until it counts as hung.
 const HUNG: u32 = 60;
+/// How long is waited for a report before it is looked whether there will be one.
+const MOMENT: Duration = Duration::from_millis(50);
+/// How long a process may take to its beginning, each time that one is tried.
+const PATIENCES: [Duration; 4] =
+    [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(120)];
 /// How long what was seen may be in a report, so that it fits into one message.
 const LONGEST: usize = 4 << 10;
 
@@ -28,26 +35,73 @@ pub(crate) struct Told {
     pub(crate) violations: Vec<Violation>,
     /// What an author wants to be so at some time, and was: their places.
     pub(crate) sometimes: Vec<usize>,
-    /// Stands for everything that happened.
+    /// Stands for everything that happened; 0 if that is not known.
     pub(crate) digest: u64,
+    /// Whether replicas elected a leader.
+    pub(crate) elects: bool,
 }
 
-/// Where the reports of all runs arrive.
-pub(crate) struct Desk(UnixDatagram);
+/// What is said by the processes of runs.
+#[derive(Serialize, Deserialize)]
+enum Message {
+    /// The first of them has come as far as to make others.
+    Began,
+    Told(Told),
+}
 
-impl Desk {
-    /// A desk, and a way to it.
-    pub(crate) fn open() -> io::Result<(Self, UnixDatagram)> {
-        let (desk, way) = UnixDatagram::pair()?;
-        desk.set_read_timeout(Some(Duration::from_millis(50)))?;
-        Ok((Self(desk), way))
+/// Processes that make runs, and where their reports arrive.
+pub(crate) struct Crew {
+    desk: UnixDatagram,
+    first: Apart,
+    buffer: Vec<u8>,
+}
+
+impl Crew {
+    /// Has a process of its own make runs.
+    ///
+    /// Other threads of this process, of which the new one has only the memory, may hold a lock just then. If it does not
+    /// come to its beginning, another one is tried.
+    pub(crate) fn set_out(settings: &Settings, run: impl Fn(UnixDatagram)) -> io::Result<Self> {
+        for patience in PATIENCES {
+            let (desk, way) = UnixDatagram::pair()?;
+            desk.set_read_timeout(Some(MOMENT))?;
+            let first = Apart::run(|| run(way))?;
+            let mut crew = Self { desk, first, buffer: vec![0; 16 * LONGEST] };
+            #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
+            let began = Instant::now();
+            while began.elapsed() < patience {
+                match crew.take() {
+                    Some(_) => return Ok(crew),
+                    None if (settings.stop)() || crew.first.has_ended() => return Ok(crew),
+                    None => {}
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no process has come to its beginning"))
+    }
+
+    /// Takes reports until all runs are made, or nobody wants any more of them.
+    pub(crate) fn gather(mut self, settings: &Settings, mut take: impl FnMut(Told)) {
+        loop {
+            match self.take() {
+                Some(Message::Told(told)) => take(told),
+                Some(Message::Began) => {}
+                None if (settings.stop)() => return,
+                None if self.first.has_ended() => break,
+                None => {}
+            }
+        }
+        while let Some(message) = self.take() {
+            if let Message::Told(told) = message {
+                take(told);
+            }
+        }
     }
 
     /// The next report, if there is one within a moment.
-    pub(crate) fn take(&self) -> Option<Told> {
-        let mut buffer = vec![0; 16 * LONGEST];
-        let length = self.0.recv(&mut buffer).ok()?;
-        serde_json::from_slice(&buffer[..length]).ok()
+    fn take(&mut self) -> Option<Message> {
+        let length = self.desk.recv(&mut self.buffer).ok()?;
+        serde_json::from_slice(&self.buffer[..length]).ok()
     }
 }
 
@@ -62,6 +116,22 @@ pub(crate) struct Choice {
     /// No more than these, and not after this.
     pub(crate) most: usize,
     pub(crate) deadline: Option<Instant>,
+    /// Whether replicas elect a leader.
+    pub(crate) elects: bool,
+}
+
+impl Choice {
+    /// None.
+    pub(crate) fn none() -> Self {
+        Self {
+            faults: Vec::new(),
+            chances: Vec::new(),
+            random: None,
+            most: usize::MAX,
+            deadline: None,
+            elects: false,
+        }
+    }
 }
 
 /// Makes a process of each run that branches off.
@@ -72,6 +142,7 @@ pub(crate) struct Brancher {
     slots: usize,
     running: BTreeMap<i32, Planned>,
     way: UnixDatagram,
+    lot: Lot,
     /// How many faults have struck.
     depth: usize,
     is_closed: bool,
@@ -80,7 +151,26 @@ pub(crate) struct Brancher {
 impl Brancher {
     pub(crate) fn new(choice: Choice, seed: u64, slots: usize, way: UnixDatagram) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        Self { choice, random, slots, running: BTreeMap::new(), way, depth: 0, is_closed: false }
+        Self {
+            choice,
+            random,
+            slots,
+            running: BTreeMap::new(),
+            way,
+            lot: Lot::default(),
+            depth: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Says that runs are about to be made.
+    pub(crate) fn begin(&self) {
+        self.say(&Message::Began);
+    }
+
+    /// Goes two ways without a fault: true in the new process.
+    pub(crate) fn split(&mut self) -> bool {
+        self.fork(&Planned { point: Point::default(), fault: Fault::CrashBefore })
     }
 
     /// Goes two ways: true in the process that the fault strikes.
@@ -93,21 +183,21 @@ impl Brancher {
         {
             return false;
         }
-        if chance < 1.0 && self.random.f64() >= chance {
-            return false;
-        }
-        self.fork(planned)
+        let is_chosen = match self.depth {
+            0 => self.lot.draws(chance, &mut self.random),
+            _ => self.random.f64() < chance,
+        };
+        is_chosen && self.fork(planned)
     }
 
     /// Makes runs that choose their faults by chance: which one this is, in the process of each.
     pub(crate) fn sow(&mut self) -> Option<Dice> {
-        let nothing = Planned { point: Point::default(), fault: Fault::CrashBefore };
         let (chance, seed) = (self.choice.random?, self.random.u64(..));
         for run in 0..self.choice.most as u64 {
             if is_late(self.choice.deadline) {
                 break;
             }
-            if self.fork(&nothing) {
+            if self.split() {
                 let random = fastrand::Rng::with_seed(seed.wrapping_add(run));
                 return Some(Dice { random, chance, faults: self.choice.faults.clone() });
             }
@@ -175,11 +265,42 @@ impl Brancher {
             let end = violation.seen.floor_char_boundary(LONGEST);
             violation.seen.truncate(end);
         }
-        let told = Told { faults: faults.to_vec(), violations, sometimes, digest };
-        if let Ok(text) = serde_json::to_vec(&told) {
+        let elects = self.choice.elects;
+        self.say(&Message::Told(Told { faults: faults.to_vec(), violations, sometimes, digest, elects }));
+    }
+
+    fn say(&self, message: &Message) {
+        if let Ok(text) = serde_json::to_vec(message) {
             // If nobody listens any more, nobody misses it.
             let _ = self.way.send(&text);
         }
+    }
+}
+
+/// Draws one of so many, by chance, but never two of the same many: all parts of a run get their share.
+#[derive(Default)]
+struct Lot {
+    /// How many were asked for, and which of them is drawn next.
+    asked: f64,
+    next: Option<f64>,
+    /// Where the many end of which that is one.
+    end: f64,
+}
+
+impl Lot {
+    fn draws(&mut self, chance: f64, random: &mut fastrand::Rng) -> bool {
+        let many = 1.0 / chance;
+        let next = *self.next.get_or_insert_with(|| random.f64() * many);
+        if self.end == 0.0 {
+            self.end = many;
+        }
+        let is_drawn = next < self.asked + 1.0;
+        self.asked += 1.0;
+        if is_drawn {
+            self.next = Some(self.end + random.f64() * many);
+            self.end += many;
+        }
+        is_drawn
     }
 }
 
@@ -207,16 +328,20 @@ impl Dice {
     }
 }
 
-/// A process of its own.
-pub(crate) struct Apart(i32);
+/// A process of its own, with all that it makes. They end when this is dropped.
+struct Apart {
+    child: i32,
+    has_ended: Cell<bool>,
+}
 
 impl Apart {
     /// Runs something in a process of its own; what it finds out it has to tell.
-    pub(crate) fn run(run: impl FnOnce()) -> io::Result<Self> {
+    fn run(run: impl FnOnce()) -> io::Result<Self> {
         match fork()? {
-            Some(child) => Ok(Self(child)),
+            Some(child) => Ok(Self { child, has_ended: Cell::new(false) }),
             None => {
                 alarm(0);
+                lead_group();
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 exit(ended.is_err().into())
             }
@@ -224,11 +349,38 @@ impl Apart {
     }
 
     /// Whether it has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        let mut status = 0;
-        #[allow(unsafe_code, reason = "asks for a child of this process; the pointer is to a local")]
-        let ended = unsafe { libc::waitpid(self.0, &raw mut status, libc::WNOHANG) };
-        ended != 0
+    fn has_ended(&self) -> bool {
+        if !self.has_ended.get() {
+            #[allow(unsafe_code, reason = "asks for a child of this process, and not for its status")]
+            let ended = unsafe { libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG) };
+            self.has_ended.set(ended != 0);
+        }
+        self.has_ended.get()
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // Its number may be another's by now.
+        if self.has_ended() {
+            return;
+        }
+        #[allow(
+            unsafe_code,
+            reason = "ends processes that this one has made, and waits for the first of them"
+        )]
+        unsafe {
+            libc::kill(-self.child, libc::SIGKILL);
+            libc::waitpid(self.child, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Makes this process and its children a group of their own: what a terminal says to its parent does not concern it.
+fn lead_group() {
+    #[allow(unsafe_code, reason = "is about this process, and can't fail for one that has just begun")]
+    unsafe {
+        libc::setpgid(0, 0);
     }
 }
 
@@ -275,6 +427,24 @@ fn wait() -> Option<(i32, bool)> {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             -1 => return None,
             child => return Some((child, status == 0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_gets_its_share() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (chance, of) in [(0.1, 1_000), (0.03, 1_000), (1.0, 50), (0.7, 1_000), (0.0101, 99)] {
+            let mut lot = Lot::default();
+            let drawn: Vec<usize> = (0..of).filter(|_| lot.draws(chance, &mut random)).collect();
+            let expected = chance * of as f64;
+            assert!((drawn.len() as f64 - expected).abs() < 1.5 + 0.1 * expected, "{chance}: {}", drawn.len());
+            let longest = drawn.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+            assert!((longest as f64) < 2.0 / chance + 1.0, "{chance}: {longest}");
         }
     }
 }

@@ -6,10 +6,14 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use kubewright::Operator;
 
 use crate::{Error, Exploration, Fault, Level, Oracle, Progress, Report, explore, html};
@@ -18,6 +22,13 @@ use crate::{Error, Exploration, Fault, Level, Oracle, Progress, Report, explore,
 #[derive(Parser)]
 #[command(name = "explore", after_help = EXAMPLES)]
 struct Arguments {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// How an operator is explored, as it is said on a command line.
+#[derive(Args, Debug, Clone)]
+pub struct Flags {
     /// A resource for the operator, as YAML; without it, the only one in config/samples
     #[arg(long, short, value_name = "FILE")]
     sample: Option<PathBuf>,
@@ -26,7 +37,7 @@ struct Arguments {
     #[arg(long, value_enum, default_value_t = Level::Singles)]
     level: Level,
 
-    /// Make no more runs than these
+    /// Make no more runs than these; those with one fault are chosen from all steps
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
 
@@ -50,8 +61,12 @@ struct Arguments {
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
 
+    /// Make every Nth run a second time, to see that it goes the same way; 0 for none
+    #[arg(long, value_name = "N", default_value_t = crate::MADE_AGAIN)]
+    again: usize,
+
     /// Make one run again, by the plan of a finding, and tell all of it
-    #[arg(long, value_name = "PLAN", conflicts_with_all = ["sample", "level", "runs", "time", "seed", "faults"])]
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["sample", "level", "runs", "time", "seed", "faults", "again"])]
     replay: Option<PathBuf>,
 
     /// Write the plan of each finding into this directory
@@ -67,7 +82,7 @@ struct Arguments {
     output: Output,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people
     Text,
@@ -118,7 +133,14 @@ pub fn main(operator: impl Fn() -> Operator + Send + Sync + 'static) -> ExitCode
                 return ExitCode::from(u8::try_from(why.exit_code()).unwrap_or(2));
             }
         };
-    match arguments.run(explore(operator)) {
+    let stop = match Interrupt::listen() {
+        Ok(stop) => stop,
+        Err(why) => {
+            let _ = writeln!(io::stderr(), "error: can't listen for signals: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    match arguments.flags.run(explore(operator).until(move || stop.has_come())) {
         Ok(report) if report.findings.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(why) => {
@@ -128,7 +150,41 @@ pub fn main(operator: impl Fn() -> Operator + Send + Sync + 'static) -> ExitCode
     }
 }
 
-impl Arguments {
+impl Flags {
+    /// These flags as words, for the operator's own program; its samples are in a directory.
+    pub fn words(&self, directory: &std::path::Path) -> Result<Vec<OsString>, Error> {
+        let mut words = Vec::new();
+        let mut say = |flag: &str, value: Option<OsString>| {
+            if let Some(value) = value {
+                words.push(OsString::from(format!("--{flag}")));
+                words.push(value);
+            }
+        };
+        let text = |value: String| Some(OsString::from(value));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.clone().into_os_string());
+        if self.replay.is_none() {
+            let sample = match &self.sample {
+                Some(sample) => sample.clone(),
+                None => only_sample(directory)?,
+            };
+            say("sample", Some(sample.into_os_string()));
+            say("level", text(self.level.to_string()));
+            say("seed", text(self.seed.to_string()));
+            say("again", text(self.again.to_string()));
+        }
+        say("runs", self.runs.map(|runs| runs.to_string().into()));
+        say("time", self.time.map(|time| format!("{}s", time.as_secs()).into()));
+        say("cores", self.cores.map(|cores| cores.to_string().into()));
+        self.faults.iter().for_each(|fault| say("faults", text(fault.name())));
+        self.oracles.iter().for_each(|oracle| say("oracles", text(oracle.name())));
+        say("replay", path(&self.replay));
+        say("save", Some(self.save.clone().into_os_string()));
+        say("html", path(&self.html));
+        let output = self.output.to_possible_value().map(|value| value.get_name().to_owned());
+        say("output", output.map(OsString::from));
+        Ok(words)
+    }
+
     fn run(self, exploration: Exploration) -> Result<Report, Error> {
         let (output, page, save) = (self.output, self.html.clone(), self.save.clone());
         let is_replay = self.replay.is_some();
@@ -160,10 +216,15 @@ impl Arguments {
     fn explore(self, exploration: Exploration) -> Result<Report, Error> {
         let sample = match &self.sample {
             Some(sample) => read(sample)?,
-            None => read(&only_sample()?)?,
+            None => read(&only_sample(std::path::Path::new("."))?)?,
         };
         let oracles = self.judges();
-        let mut exploration = exploration.sample(sample).level(self.level).seed(self.seed).oracles(oracles);
+        let mut exploration = exploration
+            .sample(sample)
+            .level(self.level)
+            .seed(self.seed)
+            .oracles(oracles)
+            .made_again(self.again);
         if let Some(runs) = self.runs {
             exploration = exploration.runs(runs);
         }
@@ -195,23 +256,67 @@ impl Arguments {
 fn show(progress: Progress, began: Instant) {
     let seconds = began.elapsed().as_secs_f64();
     let rate = progress.runs as f64 / seconds.max(0.001);
+    let (runs, step, steps) = (progress.runs, progress.step, progress.steps);
+    let mut text = format!("{} {runs} runs", progress.level);
+    if let Some(total) = progress.total {
+        let done = (BAR * runs / total.max(1)).min(BAR);
+        let left = total.saturating_sub(runs) as f64 / rate.max(0.001);
+        text = format!("{}{} {text} of {total}, {left:.0} s left", "█".repeat(done), "░".repeat(BAR - done));
+    }
+    let findings = progress.findings;
     let _ = write!(
         io::stderr(),
-        "\r\x1b[K{} runs, {rate:.0} a second, step {} of {} ({}), {} findings",
-        progress.runs,
-        progress.step,
-        progress.steps,
-        progress.level,
-        progress.findings
+        "\r\x1b[K{text}, {rate:.0} a second, step {step} of {steps}, {findings} findings"
     );
 }
+
+/// How long the bar is.
+const BAR: usize = 20;
+
+/// Whether somebody wants it to end.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on SIGINT and SIGTERM are heard. The second ends everything at once.
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let has_come = Arc::new(AtomicBool::new(false));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (mut interrupt, mut terminate) = {
+            let _entered = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        let tell = has_come.clone();
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        biased;
+                        _ = interrupt.recv() => {}
+                        _ = terminate.recv() => {}
+                    }
+                    if tell.swap(true, Ordering::Relaxed) {
+                        std::process::exit(INTERRUPTED);
+                    }
+                }
+            });
+        });
+        Ok(Self(has_come))
+    }
+
+    fn has_come(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// As shells have it for a program that was interrupted.
+const INTERRUPTED: i32 = 130;
 
 /// The outcome for people: of a replay, everything that happened.
 fn told(report: &Report, is_replay: bool, save: &std::path::Path) -> String {
     let mut text = String::new();
     if is_replay {
-        let trace = report.findings.first().map_or(&report.undisturbed, |finding| &finding.trace);
-        for entry in trace {
+        for entry in &report.replayed {
             text.push_str(&format!("{entry}\n"));
         }
         text.push('\n');
@@ -241,9 +346,9 @@ fn write(path: &std::path::Path, text: &str) -> Result<(), Error> {
         .map_err(|why| Error::new(format!("{} can't be written: {why}", path.display())))
 }
 
-/// The sample in `config/samples`, if there is just one.
-fn only_sample() -> Result<PathBuf, Error> {
-    let directory = PathBuf::from("config/samples");
+/// The sample in `config/samples` of a directory, if there is just one.
+fn only_sample(directory: &std::path::Path) -> Result<PathBuf, Error> {
+    let directory = directory.join("config/samples");
     let files = fs::read_dir(&directory).map_err(|why| {
         Error::new(format!("{} can't be read: {why}; name a sample with --sample", directory.display()))
     })?;

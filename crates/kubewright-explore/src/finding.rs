@@ -1,6 +1,7 @@
 //! What was found, and how it is told to people and to programs.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Write as _},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    oracle::Violation,
+    oracle::{Oracle, Violation},
     plan::Planned,
     scenario::Step,
     search::Ground,
@@ -33,6 +34,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What is done to the operator.
     pub faults: Vec<Planned>,
+    /// Whether replicas elect a leader.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elects: bool,
     /// The seed of everything that is random.
     pub seed: u64,
 }
@@ -160,10 +164,17 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// How many runs there were with a fault.
     pub runs: usize,
+    /// How many of them were made again from their beginning, to see that they go the same way.
+    pub made_again: usize,
     /// What must not be.
     pub findings: Vec<Finding>,
+    /// How many more there are of each oracle, which were not looked into.
+    pub more: BTreeMap<Oracle, usize>,
     /// What happened in the undisturbed run.
     pub undisturbed: Vec<Entry>,
+    /// What happened in a run that was made again by its plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replayed: Vec<Entry>,
     /// How long it took, in real time.
     pub elapsed: Duration,
 }
@@ -174,8 +185,11 @@ impl Report {
             operator: (subject.operator)().name().to_owned(),
             steps,
             runs: 0,
+            made_again: 0,
             findings: Vec::new(),
+            more: BTreeMap::new(),
             undisturbed: Vec::new(),
+            replayed: Vec::new(),
             elapsed: Duration::ZERO,
         }
     }
@@ -193,6 +207,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
+        }
+        for (oracle, more) in &self.more {
+            writeln!(f, "{oracle}: {more} more, which may have the same cause\n")?;
         }
         let seconds = self.elapsed.as_secs_f64();
         let rate = self.runs as f64 / seconds.max(0.001);

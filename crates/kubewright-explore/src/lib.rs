@@ -5,23 +5,25 @@
 //! one seed. So the same [plan](Planned) gives the same run, and a run takes milliseconds: every single fault can be
 //! tried at every single step. All it needs is the operator and a sample of its resource.
 //!
-//! - `scenario`: what a user does with the resource
+//! - `scenario`, `draft`: what a user does with the resource
 //! - `wire`: the line between operator and server, on which things go wrong
 //! - `branch`: a run goes two ways wherever a fault may strike
 //! - `run`: one run, from its beginning to its end
 //! - `state`: what a cluster comes to, without what differs from run to run
-//! - `oracle`: what must hold
-//! - `search`: which runs are made
-//! - `finding`, `report`: what is told of it
+//! - `oracle`, `readiness`, `secrets`: what must hold
+//! - `search`, `shrink`: which runs are made, and which of them are told of
+//! - `finding`, `timeline`, `html`: what is told
 
 mod branch;
 mod call;
 mod command;
+mod draft;
 mod finding;
 mod html;
 mod logs;
 mod oracle;
 mod plan;
+mod readiness;
 mod run;
 mod scenario;
 mod search;
@@ -40,7 +42,7 @@ use kubewright::Operator;
 
 use self::subject::{Demand, Demands, Make, Subject};
 pub use self::{
-    command::main,
+    command::{Flags, main},
     finding::{Finding, Plan, Report},
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
@@ -59,6 +61,9 @@ impl Error {
         Self(text.into())
     }
 }
+
+/// Every run of so many is made again, if nothing is said.
+const MADE_AGAIN: usize = 100;
 
 /// Which runs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -90,6 +95,10 @@ pub(crate) struct Settings {
     pub(crate) faults: Vec<Fault>,
     pub(crate) oracles: BTreeSet<Oracle>,
     pub(crate) cores: usize,
+    /// Every run of so many is made again; 0 for none.
+    pub(crate) again: usize,
+    /// Whether nobody wants to wait any more.
+    pub(crate) stop: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Explores an operator. What is given makes it: it is made anew for every start.
@@ -112,6 +121,8 @@ pub fn explore(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Explo
             faults: Fault::all(),
             oracles: Oracle::ALL.into(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            again: MADE_AGAIN,
+            stop: Arc::new(|| false),
         },
         demands: Demands::default(),
     }
@@ -136,7 +147,7 @@ impl Exploration {
         self
     }
 
-    /// How many runs are made at most.
+    /// How many runs are made at most; those with one fault are then chosen from all steps.
     pub fn runs(mut self, runs: usize) -> Self {
         self.settings.runs = runs;
         self
@@ -169,6 +180,19 @@ impl Exploration {
     /// How many runs are made at a time: one a core without this.
     pub fn cores(mut self, cores: usize) -> Self {
         self.settings.cores = cores.max(1);
+        self
+    }
+
+    /// Every run of so many is made again from its beginning, to see that it goes the same way: every hundredth without
+    /// this, none with 0.
+    pub fn made_again(mut self, every: usize) -> Self {
+        self.settings.again = every;
+        self
+    }
+
+    /// Ends with what is known as soon as this says so.
+    pub fn until(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.settings.stop = Arc::new(stop);
         self
     }
 
@@ -276,6 +300,8 @@ pub struct Progress {
     pub steps: usize,
     /// How many runs were made.
     pub runs: usize,
+    /// How many there are of this level, if that is known.
+    pub total: Option<usize>,
     /// How many of them came to something that must not be.
     pub findings: usize,
 }

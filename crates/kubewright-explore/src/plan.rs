@@ -59,6 +59,8 @@ pub enum Fault {
     SlowApi,
     /// The definition of the resource is changed: one more optional field.
     SchemaChange,
+    /// The operator loses its connection and the lease, and another replica leads while it still believes it does.
+    TwoLeaders,
     /// The answer is as old as the last change of the resource.
     StaleRead,
     /// The watch breaks off before the event.
@@ -86,7 +88,7 @@ pub enum Fault {
 
 impl Fault {
     /// Those that may befall a write.
-    pub const OF_WRITES: [Self; 15] = [
+    pub const OF_WRITES: [Self; 16] = [
         Self::CrashBefore,
         Self::CrashAfter,
         Self::Conflict,
@@ -102,10 +104,14 @@ impl Fault {
         Self::ClockJump,
         Self::SlowApi,
         Self::SchemaChange,
+        Self::TwoLeaders,
     ];
     /// Those that may befall a read that goes to the server.
     pub const OF_READS: [Self; 4] =
         [Self::InternalError, Self::TooManyRequests, Self::TimeoutLost, Self::StaleRead];
+    /// Those that may befall a call of a system outside of the cluster.
+    pub const OF_ASKS: [Self; 5] =
+        [Self::CrashBefore, Self::CrashAfter, Self::Unavailable, Self::TimeoutLost, Self::TimeoutApplied];
     /// Those that may befall an event of a watch.
     pub const OF_DELIVERIES: [Self; 10] = [
         Self::Disconnect,

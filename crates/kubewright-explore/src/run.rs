@@ -1,12 +1,18 @@
 //! One run: a cluster, an operator, and a user who goes through a scenario, with or without faults.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
 };
-use kubewright::{Options, Running, clock::Clock, entropy::Entropy};
+use kubewright::{
+    Options, Running, clock::Clock, entropy::Entropy, external::Rehearsal, leader::LeaderElection,
+};
 use kubewright_apiserver::auth::UserInfo;
 use kubewright_cluster::{TestCluster, nodes::Script};
 use tokio::{
@@ -19,13 +25,13 @@ use crate::{
     branch::Brancher,
     logs::Logs,
     oracle::{Oracle, Violation},
-    plan::Planned,
+    plan::{Fault, Planned},
     scenario::{NEVER_READY, Step, asking},
     secrets,
-    state::{Difference, Noise, Reader, State, resource_id},
+    state::{Difference, Noise, OUTSIDE, Reader, State, resource_id, without_uids},
     subject::Subject,
     trace::{Entry, What, digest},
-    wire::{Expected, Others, Setting, Wire},
+    wire::{Expected, Others, Setting, Wire, identity},
     world::World,
 };
 
@@ -35,13 +41,17 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const REST: Duration = Duration::from_secs(15);
 /// How soon is looked again whether a disturbed run has come to where it should.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long nothing may be written once all is well, and how long after a resync and a restart.
+/// How long nothing may be written once all is well, in a disturbed run and in one that was not; and how long after a
+/// resync and a restart.
 const QUIET: Duration = Duration::from_secs(60);
+const LONG_QUIET: Duration = Duration::from_secs(8 * 60);
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// How soon an operator is started again.
 const RESTART: Duration = Duration::from_secs(1);
 /// How often a user tries again what was refused.
 const TRIES: usize = 60;
+/// What the SDK says of a reconciler that panicked.
+const PANICKED: &str = "the reconciler panicked";
 
 /// What is to be run.
 pub(crate) struct Attempt {
@@ -56,6 +66,25 @@ pub(crate) struct Attempt {
     pub(crate) rests_often: bool,
     /// Whether its logs are part of the trace.
     pub(crate) logs: bool,
+    /// Whether replicas elect a leader.
+    pub(crate) elects: bool,
+}
+
+impl Attempt {
+    /// One in which nothing goes wrong.
+    pub(crate) fn undisturbed(steps: &Arc<Vec<Step>>, seed: u64, noise: &Arc<Noise>) -> Self {
+        Self {
+            steps: steps.clone(),
+            plan: Vec::new(),
+            seed,
+            noise: noise.clone(),
+            expected: None,
+            brancher: None,
+            rests_often: false,
+            logs: false,
+            elects: false,
+        }
+    }
 }
 
 /// What a run came to.
@@ -67,6 +96,8 @@ pub(crate) struct Outcome {
     pub(crate) sometimes: Vec<usize>,
     /// The step that the cluster refused, and why.
     pub(crate) refused: Option<(String, String)>,
+    /// How often each fault could have struck.
+    pub(crate) chances: BTreeMap<Fault, usize>,
     pub(crate) brancher: Option<Brancher>,
 }
 
@@ -101,6 +132,9 @@ struct Run<'a> {
     expected: Option<Arc<Expected>>,
     logs: Logs,
     states: Vec<State>,
+    rehearsal: Rehearsal,
+    /// What was outside of the cluster before.
+    outside: BTreeSet<String>,
 }
 
 struct Nodes(Arc<TestCluster>);
@@ -141,21 +175,39 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         brancher: attempt.brancher,
         oracles: subject.oracles.clone(),
         demands: subject.demands.clone(),
+        elects: attempt.elects,
     });
+    let rehearsal = Rehearsal::new(wire.clone());
     if attempt.logs {
         logs.tell(wire.clone());
     }
-    let operator = Supervisor::start(subject, &cluster, &wire, attempt.seed);
+    let operator = Supervisor::start(subject, &cluster, &wire, &rehearsal, attempt.seed, attempt.elects);
     let mut reader = Reader::new(attempt.noise);
     operator.is_working().await;
     sleep(LOOK).await;
     reader.since = cluster.server().revision();
     let resource = subject.api(cluster.client());
     let expected = attempt.expected;
-    let mut run =
-        Run { cluster, wire, reader, operator, resource, subject, expected, logs, states: Vec::new() };
+    let states = Vec::new();
+    let outside = outside(&rehearsal).into_keys().collect();
+    let mut run = Run {
+        cluster,
+        wire,
+        reader,
+        operator,
+        resource,
+        subject,
+        expected,
+        logs,
+        states,
+        rehearsal,
+        outside,
+    };
     run.wire.arm();
     let refused = run.scenario(&attempt.steps, attempt.rests_often).await;
+    if run.logs.contain(PANICKED) {
+        run.violate(Oracle::Budget, "a reconciler panicked".to_owned());
+    }
     let mut state = run.wire.state();
     let expected = Expected {
         states: std::mem::take(&mut run.states),
@@ -165,11 +217,12 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     };
     let (trace, violations) = (std::mem::take(&mut state.trace), state.violations());
     let sometimes = state.sometimes.iter().copied().collect();
+    let chances = std::mem::take(&mut state.chances);
     let brancher = state.take_brancher();
     drop(state);
     let struck = run.wire.struck();
     run.operator.end();
-    Outcome { trace, expected, violations, struck, sometimes, refused, brancher }
+    Outcome { trace, expected, violations, struck, sometimes, refused, chances, brancher }
 }
 
 impl Run<'_> {
@@ -180,7 +233,10 @@ impl Run<'_> {
                 Some(spec) => format!("{}: spec is {spec}", step.name),
                 None => format!("{}: deletes {}", step.name, self.subject.name()),
             };
-            self.wire.step(&step.name, &what);
+            if step.spec.is_some() {
+                self.be_gone().await;
+            }
+            self.wire.step(&step.name, &what, at + 1 == steps.len());
             if let Err(why) = self.take(step).await {
                 return Some((step.name.clone(), why));
             }
@@ -241,8 +297,30 @@ impl Run<'_> {
         Err(refused)
     }
 
+    /// Nobody asks again for what is still going: waits until it is gone, if that does not take too long.
+    async fn be_gone(&self) {
+        for _ in 0..TRIES {
+            if !self.is_going() {
+                break;
+            }
+            self.wire.stepped();
+            sleep(AFTERWARDS).await;
+        }
+    }
+
+    /// Whether the resource is being deleted.
+    fn is_going(&self) -> bool {
+        let all = self.cluster.server().snapshot().collection(&resource_id(&self.subject.resource_name()));
+        all.get(&self.subject.key()).is_some_and(|stored| {
+            let resource: serde_json::Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
+            resource["metadata"]["deletionTimestamp"].is_string()
+        })
+    }
+
     fn read(&mut self) -> State {
-        self.reader.read(&self.cluster.server().snapshot())
+        let mut state = self.reader.read(&self.cluster.server().snapshot());
+        state.add(outside(&self.rehearsal));
+        state
     }
 
     /// Waits until the step has come to its end; whether it has.
@@ -345,10 +423,16 @@ impl Run<'_> {
         if let Some(told) = secrets::told(&self.cluster.server().snapshot(), self.reader.since, &self.logs) {
             self.violate(Oracle::Rights, told);
         }
+        if let Some(unready) = self.subject.unready(&self.cluster.server().snapshot()) {
+            let step = self.step_name(at);
+            self.violate(Oracle::Status, format!("at the end of step `{step}`, {unready}"));
+        }
         let is_gone = self.subject.is_deleted_at_end(state);
         if is_gone {
             let touched = self.wire.state().touched.clone();
-            let left = state.objects().map(|(key, _)| key.to_owned()).find(|key| touched.contains(key));
+            let is_outside = |key: &str| key.starts_with(OUTSIDE) && !self.outside.contains(key);
+            let mut names = state.objects().map(|(key, _)| key.to_owned());
+            let left = names.find(|key| touched.contains(key) || is_outside(key));
             if let Some(left) = left {
                 let step = self.step_name(at);
                 self.violate(Oracle::Leaks, format!("at the end of step `{step}`, {left} is left"));
@@ -356,18 +440,49 @@ impl Run<'_> {
         }
     }
 
+    /// Waits until the operator writes nothing for some time; after faults, what is left to do may take a while.
+    async fn fall_silent(&self) {
+        let began = Instant::now();
+        let quiet = if self.expected.is_some() { QUIET } else { LONG_QUIET };
+        loop {
+            let before = self.wire.state().writes.len();
+            sleep(quiet).await;
+            let Some(written) = self.wire.state().writes.get(before).cloned() else { return };
+            if self.expected.is_none() || began.elapsed() > PATIENCE {
+                let seen = format!("all was well, but with time the operator wrote: {written}");
+                return self.violate(Oracle::Converges, seen);
+            }
+        }
+    }
+
+    /// A restart of an undisturbed operator leaves none of its tasks behind.
+    fn count_tasks(&self, before: &mut Option<usize>, when: &str) {
+        let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        match (&before, when) {
+            (Some(before), "after a restart") if self.expected.is_none() && alive > *before => {
+                let left = alive - *before;
+                self.violate(
+                    Oracle::Budget,
+                    format!("a restart leaves {left} of the operator's tasks behind"),
+                );
+            }
+            _ => *before = Some(alive),
+        }
+    }
+
     /// Whether the operator stays at rest: with time, at a resync, and after a restart.
     async fn verify(&mut self) {
-        for (what, time) in
-            [("with time", QUIET), ("at a resync", AFTERWARDS), ("after a restart", AFTERWARDS)]
-        {
+        self.wire.disarm();
+        self.fall_silent().await;
+        let mut tasks = None;
+        for what in ["at a resync", "after a restart"] {
             match what {
                 "at a resync" => self.operator.resync(),
-                "after a restart" => self.operator.restart().await,
-                _ => {}
+                _ => self.operator.restart().await,
             }
             let before = self.wire.state().writes.len();
-            sleep(time).await;
+            sleep(AFTERWARDS).await;
+            self.count_tasks(&mut tasks, what);
             let written = self.wire.state().writes.get(before).cloned();
             if let Some(written) = written {
                 self.violate(
@@ -388,6 +503,16 @@ impl Run<'_> {
     }
 }
 
+/// What stand-ins keep, by names in which no UID shows.
+fn outside(rehearsal: &Rehearsal) -> BTreeMap<String, serde_json::Value> {
+    let all = rehearsal.keeps().into_iter();
+    all.flat_map(|(system, kept)| {
+        kept.into_iter()
+            .map(move |(name, value)| (format!("{OUTSIDE}{system} {}", without_uids(&name)), value))
+    })
+    .collect()
+}
+
 /// Keeps the operator running: what dies is started again.
 struct Supervisor {
     task: JoinHandle<()>,
@@ -403,16 +528,31 @@ enum Order {
 }
 
 impl Supervisor {
-    fn start(subject: &Subject, cluster: &Arc<TestCluster>, wire: &Wire, seed: u64) -> Self {
+    fn start(
+        subject: &Subject,
+        cluster: &Arc<TestCluster>,
+        wire: &Wire,
+        rehearsal: &Rehearsal,
+        seed: u64,
+        elects: bool,
+    ) -> Self {
         let (orders, mut taken) = mpsc::unbounded_channel();
         let (tell, working) = watch::channel(0);
         let (make, cluster, wire) = (subject.operator.clone(), cluster.clone(), wire.clone());
+        let rehearsal = rehearsal.clone();
         let task = tokio::spawn(async move {
             for start in 1.. {
                 let operator = make();
+                // Whether all systems have a stand-in was seen before.
+                let _ = operator.rehearse(&rehearsal);
                 let (namespace, service) =
                     (format!("{}-system", operator.name()), operator.webhook_service());
+                let election = || LeaderElection {
+                    identity: Some(identity(start)),
+                    ..LeaderElection::new(operator.name())
+                };
                 let options = Options {
+                    leader_election: elects.then(election),
                     clock: Clock::starting_at(cluster.clock().now()),
                     entropy: Entropy::seeded(seed ^ start),
                     ..Options::default()
@@ -422,6 +562,11 @@ impl Supervisor {
                 tokio::select! {
                     biased;
                     () = wire.crashed() => {}
+                    () = wire.rivalled() => {
+                        // It goes on until it notices.
+                        tokio::spawn(async move { running.ended().await });
+                        continue;
+                    }
                     () = serve(&mut running, &mut taken, &tell, start) => {}
                 }
                 drop(running);

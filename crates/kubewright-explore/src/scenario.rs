@@ -45,6 +45,11 @@ impl Draft {
         let Found { changes, scales, breaks } = found;
         Self { changes: vec![("change", made(changes)), ("scale", made(scales)), ("break", made(breaks))] }
     }
+
+    /// Every change by itself.
+    pub(crate) fn all(self) -> Vec<Value> {
+        self.changes.into_iter().flat_map(|(_, specs)| specs).collect()
+    }
 }
 
 /// A scenario of specs that are allowed.

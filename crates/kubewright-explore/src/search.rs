@@ -1,4 +1,5 @@
-//! Which runs are made: the undisturbed one, with and without its past, then one for every fault at every step.
+//! Which runs are made: the undisturbed one, with and without its past, then one for every fault at every step, then
+//! pairs, then by chance, also of other scenarios.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,23 +7,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
-use kubewright_cluster::TestCluster;
 use serde_json::Value;
 
 use crate::{
     Error, Level, Progress, Settings,
-    branch::{Apart, Brancher, Choice, Desk, Told, is_late},
+    branch::{Brancher, Choice, Crew, Told, is_late},
+    draft::{chain, draft},
     finding::{Finding, Plan, Report},
     oracle::{Oracle, Violation},
-    plan::Planned,
+    plan::Fault,
     run::{Attempt, Outcome, run},
-    scenario::{Draft, Step, asking, steps, together},
+    scenario::Step,
     shrink::shrink,
-    state::Noise,
+    state::{Noise, State},
     subject::Subject,
     wire::Expected,
 };
@@ -34,6 +31,10 @@ const PAIRS: [f64; 2] = [0.05, 0.05];
 /// How many runs a pass makes by chance, and how many faults each has, about.
 const RANDOM_RUNS: usize = 500;
 const RANDOM_FAULTS: f64 = 3.0;
+/// How many of the single faults are tried on each scenario that was made up by chance.
+const OF_CHAIN: f64 = 0.1;
+/// How many findings of an oracle are looked into.
+const MOST_ALIKE: usize = 3;
 
 /// What is known of the undisturbed run.
 pub(crate) struct Ground {
@@ -42,13 +43,42 @@ pub(crate) struct Ground {
     pub(crate) expected: Arc<Expected>,
     pub(crate) trace: Vec<crate::trace::Entry>,
     pub(crate) sometimes: Vec<usize>,
+    /// How often each fault could have struck.
+    chances: BTreeMap<Fault, usize>,
+}
+
+impl Ground {
+    pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, outcome: Outcome) -> Self {
+        let Outcome { expected, trace, sometimes, chances, .. } = outcome;
+        Self { steps, noise, expected: Arc::new(expected), trace, sometimes, chances }
+    }
+
+    /// The plan of the undisturbed run.
+    fn plan(&self, subject: &Subject, settings: &Settings) -> Plan {
+        plan(subject, settings, &self.steps)
+    }
+
+    /// How many runs there are with one fault.
+    fn singles(&self, faults: &[Fault]) -> usize {
+        let chances = |fault: &Fault| match fault {
+            // There is no election in this run; it may befall every write, as this one.
+            Fault::TwoLeaders => self.chances.get(&Fault::SchemaChange),
+            fault => self.chances.get(fault),
+        };
+        faults.iter().filter_map(chances).sum()
+    }
+}
+
+fn plan(subject: &Subject, settings: &Settings, steps: &[Step]) -> Plan {
+    let sample = serde_json::to_value(&subject.sample).unwrap_or_default();
+    Plan { sample, steps: steps.to_vec(), faults: Vec::new(), elects: false, seed: settings.seed }
 }
 
 pub(crate) fn search(
     subject: &Subject,
     settings: &Settings,
     given: Option<Vec<Step>>,
-    mut progress: impl FnMut(Progress),
+    progress: impl FnMut(Progress),
 ) -> Result<Report, Error> {
     #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
     let began = Instant::now();
@@ -56,67 +86,243 @@ pub(crate) fn search(
         Some(steps) => steps,
         None => draft(subject)?,
     };
-    let mut report = Report::new(subject, steps.clone());
-    let ground = match ground(subject, settings, steps)? {
-        Ok(ground) => ground,
-        Err(findings) => {
-            report.findings = findings;
-            report.elapsed = began.elapsed();
-            return Ok(report);
-        }
-    };
-    report.steps = ground.steps.to_vec();
-    report.undisturbed.clone_from(&ground.trace);
-    if let Some(violation) = history(subject, settings, &ground) {
-        report.findings.push(Finding::alone(violation, ground.plan(subject, settings), ground.trace.clone()));
+    let report = Report::new(subject, steps.clone());
+    let mut search =
+        Search { subject, settings, began, progress, report, met: BTreeSet::new(), left: settings.runs };
+    if let Some(ground) = search.ground(steps)? {
+        search.report.steps = ground.steps.to_vec();
+        search.report.undisturbed.clone_from(&ground.trace);
+        search.explore(&ground)?;
     }
-    let mut found = Found { told: BTreeMap::new(), sometimes: BTreeSet::new(), runs: 0 };
-    for level in [Level::Singles, Level::Pairs, Level::Random] {
-        if level > settings.level {
-            break;
-        }
-        let mut take = |one: Told| {
-            let is_of = |step: &Step| one.faults.first().is_some_and(|first| first.point.step == step.name);
-            let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
-            found.take(one);
-            let findings = found.told.len() + report.findings.len();
-            progress(Progress { level, step, steps: ground.steps.len(), runs: found.runs, findings });
+    search.report.elapsed = began.elapsed();
+    Ok(search.report)
+}
+
+/// An exploration under way.
+struct Search<'s, P> {
+    subject: &'s Subject,
+    settings: &'s Settings,
+    began: Instant,
+    progress: P,
+    report: Report,
+    /// Those demands that are to be met at some time, and were.
+    met: BTreeSet<usize>,
+    /// How many runs may still be made.
+    left: usize,
+}
+
+/// What the runs of a scenario came to that must not be: those that came to the same.
+type Found = BTreeMap<(Oracle, String), Vec<Told>>;
+
+impl<P: FnMut(Progress)> Search<'_, P> {
+    /// The undisturbed run of a scenario, unless it is a finding itself; so may be what is different without its past.
+    fn ground(&mut self, steps: Vec<Step>) -> Result<Option<Ground>, Error> {
+        let ground = match ground(self.subject, self.settings, steps)? {
+            Ok(ground) => ground,
+            Err(findings) => {
+                self.report.findings.extend(findings);
+                return Ok(None);
+            }
         };
-        descend(subject, settings, &ground, level, began, &mut take)?;
+        self.met.extend(&ground.sometimes);
+        if let Some(violation) = history(self.subject, self.settings, &ground) {
+            self.report.findings.push(self.alone(violation, &ground));
+        }
+        Ok(Some(ground))
     }
-    report.runs = found.runs;
-    for ((oracle, seen), alike) in found.told {
-        report.findings.push(finding(subject, settings, &ground, Violation::new(oracle, seen), &alike));
+
+    fn alone(&self, violation: Violation, ground: &Ground) -> Finding {
+        Finding::alone(violation, ground.plan(self.subject, self.settings), ground.trace.clone())
     }
-    for (at, demand) in subject.demands.sometimes.iter().enumerate() {
-        if !found.sometimes.contains(&at) && !ground.sometimes.contains(&at) {
-            let violation =
-                Violation::new(Oracle::Sometimes, format!("in no run, at no moment: {}", demand.name));
-            report.findings.push(Finding::alone(
-                violation,
-                ground.plan(subject, settings),
-                ground.trace.clone(),
-            ));
+
+    fn explore(&mut self, ground: &Ground) -> Result<(), Error> {
+        let mut found = Found::new();
+        let total = ground.singles(&self.settings.faults).max(1);
+        let chance = (self.left as f64 / total as f64).min(1.0);
+        self.singles(ground, chance, Level::Singles, self.deadline(Level::Singles), &mut found)?;
+        if self.settings.level >= Level::Pairs {
+            self.pairs(ground, &mut found)?;
+        }
+        if self.settings.level >= Level::Random {
+            self.random(ground, &mut found)?;
+        }
+        self.look_into(ground, found);
+        for (at, demand) in self.subject.demands.sometimes.iter().enumerate() {
+            if !self.met.contains(&at) {
+                let seen = format!("in no run, at no moment: {}", demand.name);
+                self.report.findings.push(self.alone(Violation::new(Oracle::Sometimes, seen), ground));
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline(&self, level: Level) -> Option<Instant> {
+        #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
+        let now = Instant::now();
+        match (self.settings.time, level) {
+            (Some(time), _) => Some(self.began + time),
+            (None, Level::Singles) => None,
+            // There is no end of them.
+            (None, _) => Some(now + ENDLESS),
         }
     }
-    report.elapsed = began.elapsed();
-    Ok(report)
-}
 
-/// What the runs of an exploration came to.
-struct Found {
-    told: BTreeMap<(Oracle, String), Vec<Told>>,
-    sometimes: BTreeSet<usize>,
-    runs: usize,
-}
+    fn is_over(&self, deadline: Option<Instant>) -> bool {
+        self.left == 0 || is_late(deadline) || (self.settings.stop)()
+    }
 
-impl Found {
-    fn take(&mut self, one: Told) {
-        self.runs += 1;
-        self.sometimes.extend(&one.sometimes);
-        for violation in &one.violations {
-            self.told.entry((violation.oracle, violation.seen.clone())).or_default().push(one.clone());
+    fn choice(&self, faults: &[Fault], deadline: Option<Instant>) -> Choice {
+        let faults = faults.to_vec();
+        Choice { faults, chances: Vec::new(), random: None, most: self.left, elects: false, deadline }
+    }
+
+    /// Every fault at every step, or each with some chance.
+    fn singles(
+        &mut self,
+        ground: &Ground,
+        chance: f64,
+        level: Level,
+        deadline: Option<Instant>,
+        found: &mut Found,
+    ) -> Result<(), Error> {
+        let is_of_leaders = |fault: &&Fault| **fault == Fault::TwoLeaders;
+        let (of_leaders, others): (Vec<Fault>, Vec<Fault>) =
+            self.settings.faults.iter().partition(is_of_leaders);
+        for (faults, elects) in [(others, false), (of_leaders, true)] {
+            if !faults.is_empty() && !self.is_over(deadline) {
+                let choice = self.choice(&faults, deadline);
+                let choice = Choice { chances: vec![chance], elects, ..choice };
+                self.branch_off(ground, choice, self.settings.seed, level, found)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Pairs of faults, in passes, each with some of them: when time is over, no step was left out.
+    fn pairs(&mut self, ground: &Ground, found: &mut Found) -> Result<(), Error> {
+        let deadline = self.deadline(Level::Pairs);
+        for pass in 0.. {
+            if self.is_over(deadline) {
+                break;
+            }
+            // An election takes time, so there is one only now and then.
+            let choice = self.choice(&self.settings.faults, deadline);
+            let choice = Choice { chances: PAIRS.to_vec(), elects: pass % 8 == 7, ..choice };
+            if self.branch_off(ground, choice, self.seed(pass), Level::Pairs, found)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Several faults by chance; and changes by chance, with single faults.
+    fn random(&mut self, ground: &Ground, found: &mut Found) -> Result<(), Error> {
+        let deadline = self.deadline(Level::Random);
+        for pass in 0.. {
+            if self.is_over(deadline) {
+                break;
+            }
+            if pass % 2 == 1 {
+                self.chain(self.seed(pass), deadline)?;
+                continue;
+            }
+            let choice = self.choice(&self.settings.faults, deadline);
+            let choice = Choice {
+                most: self.left.min(RANDOM_RUNS),
+                random: Some(RANDOM_FAULTS / ground.expected.calls.max(1) as f64),
+                elects: pass % 8 == 6,
+                ..choice
+            };
+            if self.branch_off(ground, choice, self.seed(pass), Level::Random, found)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn seed(&self, pass: u64) -> u64 {
+        self.settings.seed ^ (pass << 32)
+    }
+
+    /// A scenario that was made up by chance: by itself, without its past, and with some of the single faults.
+    fn chain(&mut self, seed: u64, deadline: Option<Instant>) -> Result<(), Error> {
+        let steps = chain(self.subject, seed)?;
+        let Some(ground) = self.ground(steps)? else { return Ok(()) };
+        let mut found = Found::new();
+        self.singles(&ground, OF_CHAIN, Level::Random, deadline, &mut found)?;
+        self.look_into(&ground, found);
+        Ok(())
+    }
+
+    /// One undisturbed run, and those that branch off from it; how many these are.
+    fn branch_off(
+        &mut self,
+        ground: &Ground,
+        choice: Choice,
+        seed: u64,
+        level: Level,
+        found: &mut Found,
+    ) -> Result<usize, Error> {
+        let impossible = |why: std::io::Error| Error::new(format!("runs can't be made: {why}"));
+        let (subject, settings, elects) = (self.subject, self.settings, choice.elects);
+        let total =
+            (level == Level::Singles).then(|| ground.singles(&self.settings.faults).min(settings.runs));
+        let (mut runs, mut again) = (0, Vec::new());
+        let crew = Crew::set_out(settings, |way| {
+            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way);
+            trunk(subject, settings, ground, brancher, elects);
+        });
+        crew.map_err(impossible)?.gather(settings, |one| {
+            runs += 1;
+            if settings.again > 0 && runs % settings.again == 0 && one.digest != 0 {
+                again.push(one.clone());
+            }
+            self.take(one, ground, level, total, found);
+        });
+        self.left -= runs.min(self.left);
+        if !again.is_empty() {
+            let crew = Crew::set_out(settings, |way| make_again(subject, settings, ground, &again, way));
+            crew.map_err(impossible)?.gather(settings, |one| {
+                self.report.made_again += 1;
+                note(one, found);
+            });
+        }
+        Ok(runs)
+    }
+
+    /// What a run came to.
+    fn take(&mut self, one: Told, ground: &Ground, level: Level, total: Option<usize>, found: &mut Found) {
+        let is_of = |step: &Step| one.faults.first().is_some_and(|first| first.point.step == step.name);
+        let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
+        self.met.extend(&one.sometimes);
+        self.report.runs += 1;
+        note(one, found);
+        let (steps, runs) = (ground.steps.len(), self.report.runs);
+        let findings = found.len() + self.report.findings.len();
+        (self.progress)(Progress { level, step, steps, runs, total, findings });
+    }
+
+    /// Makes findings of what runs came to: the first few of each oracle, each by the shortest plan that still comes to
+    /// the same.
+    fn look_into(&mut self, ground: &Ground, found: Found) {
+        let mut alike: BTreeMap<Oracle, usize> = BTreeMap::new();
+        for ((oracle, seen), told) in found {
+            let known = alike.entry(oracle).or_default();
+            *known += 1;
+            if *known > MOST_ALIKE {
+                *self.report.more.entry(oracle).or_default() += 1;
+            } else {
+                let violation = Violation::new(oracle, seen);
+                self.report.findings.push(finding(self.subject, self.settings, ground, violation, &told));
+            }
+        }
+    }
+}
+
+/// Remembers a run that came to something that must not be.
+fn note(one: Told, found: &mut Found) {
+    for violation in &one.violations {
+        found.entry((violation.oracle, violation.seen.clone())).or_default().push(one.clone());
     }
 }
 
@@ -129,9 +335,13 @@ fn finding(
     alike: &[Told],
 ) -> Finding {
     let first = &alike[0];
-    let plan = Plan { faults: first.faults.clone(), ..ground.plan(subject, settings) };
-    let again = replay(subject, settings, ground, &first.faults, false);
-    if again.digest() != first.digest && first.digest != 0 {
+    let plan = Plan { faults: first.faults.clone(), elects: first.elects, ..ground.plan(subject, settings) };
+    if first.digest == 0 {
+        // It died, or did not end: it would take this process along.
+        return Finding { runs: alike.len(), ..Finding::alone(violation, plan, ground.trace.clone()) };
+    }
+    let again = replay(subject, settings, ground, &plan, false);
+    if again.digest() != first.digest && violation.oracle != Oracle::Replay {
         let seen = format!(
             "a run with the same plan went another way; before, it was {}: {}",
             violation.oracle, violation.seen
@@ -150,22 +360,17 @@ pub(crate) fn replay(
     subject: &Subject,
     settings: &Settings,
     ground: &Ground,
-    faults: &[Planned],
+    plan: &Plan,
     logs: bool,
 ) -> Outcome {
-    run(
-        subject,
-        Attempt {
-            steps: ground.steps.clone(),
-            plan: faults.to_vec(),
-            seed: settings.seed,
-            noise: ground.noise.clone(),
-            expected: Some(ground.expected.clone()),
-            brancher: None,
-            rests_often: false,
-            logs,
-        },
-    )
+    let attempt = Attempt {
+        plan: plan.faults.clone(),
+        elects: plan.elects,
+        expected: Some(ground.expected.clone()),
+        logs,
+        ..Attempt::undisturbed(&ground.steps, settings.seed, &ground.noise)
+    };
+    run(subject, attempt)
 }
 
 /// One plan, with full account of what it comes to.
@@ -176,7 +381,7 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
     match ground(subject, settings, plan.steps.clone())? {
         Err(findings) => report.findings = findings,
         Ok(ground) => {
-            let outcome = replay(subject, settings, &ground, &plan.faults, true);
+            let outcome = replay(subject, settings, &ground, plan, true);
             let missed = plan.faults.iter().find(|planned| !outcome.struck.contains(planned));
             if let Some(missed) = missed {
                 return Err(Error::new(format!("the operator does not come to {} any more", missed.point)));
@@ -188,67 +393,12 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
                 undone.map(|violation| Finding::alone(violation, plan.clone(), ground.trace.clone())),
             );
             report.undisturbed = ground.trace;
+            report.replayed = outcome.trace;
             report.runs = 1;
         }
     }
     report.elapsed = began.elapsed();
     Ok(report)
-}
-
-/// The steps that the schema of the resource suggests, as far as its definition allows them.
-fn draft(subject: &Subject) -> Result<Vec<Step>, Error> {
-    let sample = subject.sample.data.get("spec").cloned().unwrap_or_default();
-    let draft = Draft::of(&sample, &subject.schema);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .map_err(|why| Error::new(why.to_string()))?;
-    runtime.block_on(async {
-        let cluster = TestCluster::with(|builder| builder.nodes(0)).await;
-        let installed = kubewright::install_crds(&cluster.client(), &(subject.operator)()).await;
-        installed.map_err(|why| Error::new(format!("the definitions can't be installed: {why}")))?;
-        let api = subject.api(cluster.client());
-        let is_allowed = async |spec: &Value| {
-            let object = asking(&subject.sample, spec);
-            let parameters = PatchParams { dry_run: true, ..PatchParams::apply("user").force() };
-            api.patch(&object.name_any(), &parameters, &Patch::Apply(&object)).await.map(|_| ())
-        };
-        if let Err(why) = is_allowed(&sample).await {
-            return Err(Error::new(format!("the sample is refused: {why}")));
-        }
-        let mut changes = Vec::new();
-        for (name, candidates) in draft.changes {
-            let mut allowed = Vec::new();
-            for spec in candidates {
-                if is_allowed(&spec).await.is_ok() {
-                    allowed.push(spec);
-                }
-            }
-            let all = together(&sample, &allowed);
-            if !allowed.is_empty() && is_allowed(&all).await.is_ok() {
-                changes.push((name, all));
-            }
-        }
-        Ok(steps(&sample, changes))
-    })
-}
-
-impl Ground {
-    pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, outcome: Outcome) -> Self {
-        let Outcome { expected, trace, sometimes, .. } = outcome;
-        Self { steps, noise, expected: Arc::new(expected), trace, sometimes }
-    }
-
-    /// The plan of the undisturbed run.
-    fn plan(&self, subject: &Subject, settings: &Settings) -> Plan {
-        plan(subject, settings, &self.steps)
-    }
-}
-
-fn plan(subject: &Subject, settings: &Settings, steps: &[Step]) -> Plan {
-    let sample = serde_json::to_value(&subject.sample).unwrap_or_default();
-    Plan { sample, steps: steps.to_vec(), faults: Vec::new(), seed: settings.seed }
 }
 
 /// A run without faults.
@@ -257,22 +407,8 @@ pub(crate) fn undisturbed(
     seed: u64,
     steps: &Arc<Vec<Step>>,
     noise: &Arc<Noise>,
-    rests_often: bool,
 ) -> Outcome {
-    let (steps, noise) = (steps.clone(), noise.clone());
-    run(
-        subject,
-        Attempt {
-            steps,
-            plan: Vec::new(),
-            seed,
-            noise,
-            expected: None,
-            brancher: None,
-            rests_often,
-            logs: false,
-        },
-    )
+    run(subject, Attempt::undisturbed(steps, seed, noise))
 }
 
 /// The undisturbed run: with the seed, with another to see what differs by chance, and with the first again.
@@ -283,7 +419,8 @@ fn ground(
 ) -> Result<Result<Ground, Vec<Finding>>, Error> {
     let quiet = Arc::new(Noise::default());
     let first = loop {
-        let outcome = undisturbed(subject, settings.seed, &Arc::new(steps.clone()), &quiet, true);
+        let attempt = Attempt::undisturbed(&Arc::new(steps.clone()), settings.seed, &quiet);
+        let outcome = run(subject, Attempt { rests_often: true, ..attempt });
         match outcome.refused {
             // Not every change is allowed after every other.
             Some((name, why)) => {
@@ -302,14 +439,14 @@ fn ground(
         let found = |violation| Finding::alone(violation, plan.clone(), first.trace.clone());
         return Ok(Err(first.violations.iter().cloned().map(found).collect()));
     }
-    let first = undisturbed(subject, settings.seed, &steps, &quiet, false);
-    let other = undisturbed(subject, settings.seed.wrapping_add(1), &steps, &quiet, false);
+    let first = undisturbed(subject, settings.seed, &steps, &quiet);
+    let other = undisturbed(subject, settings.seed.wrapping_add(1), &steps, &quiet);
     let mut noise = Noise::default();
     for (one, other) in first.expected.states.iter().zip(&other.expected.states) {
         noise.add(one, other);
     }
     let noise = Arc::new(noise);
-    let again = undisturbed(subject, settings.seed, &steps, &noise, false);
+    let again = undisturbed(subject, settings.seed, &steps, &noise);
     if again.digest() != first.digest() {
         let at = first.trace.iter().zip(&again.trace).position(|(one, other)| one != other);
         let line = |trace: &[crate::trace::Entry]| at.and_then(|at| trace.get(at)).map(ToString::to_string);
@@ -329,7 +466,7 @@ fn history(subject: &Subject, settings: &Settings, ground: &Ground) -> Option<Vi
     if !subject.oracles.contains(&Oracle::History) {
         return None;
     }
-    let mut fresh: Vec<(&Value, crate::state::State)> = Vec::new();
+    let mut fresh: Vec<(&Value, State)> = Vec::new();
     for (step, reached) in ground.steps.iter().zip(&ground.expected.states) {
         let Some(spec) = &step.spec else { continue };
         let known = fresh.iter().position(|(known, _)| *known == spec);
@@ -337,7 +474,7 @@ fn history(subject: &Subject, settings: &Settings, ground: &Ground) -> Option<Vi
             Some(at) => at,
             None => {
                 let steps = Arc::new(vec![Step::apply("create", spec.clone())]);
-                let outcome = undisturbed(subject, settings.seed, &steps, &ground.noise, false);
+                let outcome = undisturbed(subject, settings.seed, &steps, &ground.noise);
                 // What may not be created like this may still be come to.
                 let Some(state) =
                     outcome.expected.states.into_iter().next().filter(|_| outcome.refused.is_none())
@@ -358,102 +495,15 @@ fn history(subject: &Subject, settings: &Settings, ground: &Ground) -> Option<Vi
     None
 }
 
-/// The runs of one level, as many as there are or may be.
-fn descend(
-    subject: &Subject,
-    settings: &Settings,
-    ground: &Ground,
-    level: Level,
-    began: Instant,
-    told: &mut impl FnMut(Told),
-) -> Result<(), Error> {
-    #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
-    let now = Instant::now();
-    let deadline = match (settings.time, level) {
-        (Some(time), _) => Some(began + time),
-        (None, Level::Singles) => None,
-        // There is no end of them.
-        (None, _) => Some(now + ENDLESS),
-    };
-    let mut choice = Choice {
-        faults: settings.faults.clone(),
-        chances: Vec::new(),
-        random: None,
-        most: settings.runs,
-        deadline,
-    };
-    if level == Level::Singles {
-        choice.chances = vec![1.0];
-        return branch_off(subject, settings, ground, choice, settings.seed, &mut *told).map(|_| ());
-    }
-    // In passes, each with some of them: when time is over, no step was left out.
-    for pass in 0.. {
-        if is_late(deadline) || choice.most == 0 {
-            break;
-        }
-        let mut of_pass = choice.clone();
-        match level {
-            Level::Pairs => of_pass.chances = PAIRS.to_vec(),
-            _ => {
-                of_pass.most = choice.most.min(RANDOM_RUNS);
-                of_pass.random = Some(RANDOM_FAULTS / ground.expected.calls.max(1) as f64);
-            }
-        }
-        let made = branch_off(subject, settings, ground, of_pass, settings.seed ^ (pass << 32), &mut *told)?;
-        if made == 0 {
-            break;
-        }
-        choice.most -= made.min(choice.most);
-    }
-    Ok(())
-}
-
-/// One undisturbed run, and those that branch off from it; how many these are.
-fn branch_off(
-    subject: &Subject,
-    settings: &Settings,
-    ground: &Ground,
-    choice: Choice,
-    seed: u64,
-    told: &mut impl FnMut(Told),
-) -> Result<usize, Error> {
-    let impossible = |why: std::io::Error| Error::new(format!("runs can't be made: {why}"));
-    let (desk, way) = Desk::open().map_err(impossible)?;
-    let brancher = Brancher::new(choice, seed, settings.cores, way);
-    let trunk = Apart::run(|| trunk(subject, settings, ground, brancher)).map_err(impossible)?;
-    let mut runs = 0;
-    let mut take = |one| {
-        runs += 1;
-        told(one);
-    };
-    loop {
-        match desk.take() {
-            Some(one) => take(one),
-            None if trunk.has_ended() => break,
-            None => {}
-        }
-    }
-    while let Some(one) = desk.take() {
-        take(one);
-    }
-    Ok(runs)
-}
-
 /// The undisturbed run, from which all others branch off. What branches off comes out here, too.
-fn trunk(subject: &Subject, settings: &Settings, ground: &Ground, brancher: Brancher) {
-    let outcome = run(
-        subject,
-        Attempt {
-            steps: ground.steps.clone(),
-            plan: Vec::new(),
-            seed: settings.seed,
-            noise: ground.noise.clone(),
-            expected: Some(ground.expected.clone()),
-            brancher: Some(brancher),
-            rests_often: false,
-            logs: false,
-        },
-    );
+fn trunk(subject: &Subject, settings: &Settings, ground: &Ground, brancher: Brancher, elects: bool) {
+    let attempt = Attempt {
+        expected: Some(ground.expected.clone()),
+        brancher: Some(brancher),
+        elects,
+        ..Attempt::undisturbed(&ground.steps, settings.seed, &ground.noise)
+    };
+    let outcome = run(subject, attempt);
     let digest = outcome.digest();
     if let Some(mut brancher) = outcome.brancher {
         brancher.close();
@@ -461,4 +511,26 @@ fn trunk(subject: &Subject, settings: &Settings, ground: &Ground, brancher: Bran
             brancher.tell(&outcome.struck, outcome.violations, outcome.sometimes, digest);
         }
     }
+}
+
+/// Makes runs again from their beginning, and tells which went another way.
+fn make_again(
+    subject: &Subject,
+    settings: &Settings,
+    ground: &Ground,
+    made: &[Told],
+    way: std::os::unix::net::UnixDatagram,
+) {
+    let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way);
+    brancher.begin();
+    let made_again = made.iter().find(|_| brancher.split());
+    let Some(before) = made_again else { return brancher.close() };
+    let plan =
+        Plan { faults: before.faults.clone(), elects: before.elects, ..ground.plan(subject, settings) };
+    let outcome = replay(subject, settings, ground, &plan, false);
+    let digest = outcome.digest();
+    let is_other = digest != before.digest && subject.oracles.contains(&Oracle::Replay);
+    let seen = || Violation::new(Oracle::Replay, "a run with the same plan went another way");
+    let violations = is_other.then(seen).into_iter().collect();
+    brancher.tell(&before.faults, violations, Vec::new(), digest);
 }

@@ -66,12 +66,12 @@ fn attempt(
         return None;
     }
     let steps = Arc::new(plan.steps.clone());
-    let alone = undisturbed(subject, settings.seed, &steps, noise, false);
+    let alone = undisturbed(subject, settings.seed, &steps, noise);
     if alone.refused.is_some() || !alone.violations.is_empty() {
         return None;
     }
     let ground = Ground::new(steps, noise.clone(), alone);
-    let outcome = replay(subject, settings, &ground, &plan.faults, false);
+    let outcome = replay(subject, settings, &ground, &plan, false);
     let is_same = outcome.violations.iter().any(|violation| violation.oracle == oracle);
     is_same.then_some(Shrunk { plan, ground: Some(ground), outcome })
 }

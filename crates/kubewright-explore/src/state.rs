@@ -37,6 +37,9 @@ const FLEETING: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
+/// What the names of things outside of the cluster begin with.
+pub(crate) const OUTSIDE: &str = "outside: ";
+
 /// The objects of a cluster that were written since its beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State(BTreeMap<String, Arc<Normal>>);
@@ -175,7 +178,7 @@ fn normalise(object: &mut Value, resource: &str) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("observedGeneration");
     }
-    without_times(object);
+    fleeting(object);
 }
 
 /// What of a pod is of interest to whoever asked for it.
@@ -213,11 +216,15 @@ fn without_hash(prefix: &str) -> String {
     prefix.rsplit_once('-').map_or(prefix, |(name, _)| name).to_owned()
 }
 
-fn without_times(value: &mut Value) {
+/// Takes away what is so by chance or by the past: times, and the default that goes back to the first tag of an image.
+fn fleeting(value: &mut Value) {
     match value {
         Value::String(text) if is_time(text) => "(a time)".clone_into(text),
-        Value::Array(items) => items.iter_mut().for_each(without_times),
-        Value::Object(fields) => fields.values_mut().for_each(without_times),
+        Value::Array(items) => items.iter_mut().for_each(fleeting),
+        Value::Object(fields) => {
+            fields.remove("imagePullPolicy");
+            fields.values_mut().for_each(fleeting);
+        }
         _ => {}
     }
 }
@@ -269,6 +276,14 @@ impl State {
         let (object, found) = differing?;
         let (pointer, expected, found) = first_difference(&expected.0[object].value, &found.value, "")?;
         Some(Difference::Other { object: object.clone(), pointer, expected, found })
+    }
+
+    /// Adds what is outside of the cluster.
+    pub(crate) fn add(&mut self, others: BTreeMap<String, Value>) {
+        self.0.extend(others.into_iter().map(|(name, value)| {
+            let digest = digest(&[value.to_string().as_bytes()]);
+            (name, Arc::new(Normal { digest, value }))
+        }));
     }
 
     pub(crate) fn get(&self, object: &str) -> Option<&Value> {
@@ -334,6 +349,23 @@ fn first_difference(expected: &Value, found: &Value, at: &str) -> Option<(String
         }
         _ => Some((at.to_owned(), expected.to_string(), found.to_string())),
     }
+}
+
+/// A name in which every UID is the same: they differ from run to run.
+pub(crate) fn without_uids(name: &str) -> String {
+    let is_of_uid = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    let mut text = name.to_owned();
+    let mut at = 0;
+    while let Some(part) = text.as_bytes().get(at..at + 36) {
+        if part.iter().enumerate().all(is_of_uid) {
+            text.replace_range(at..at + 36, "(a UID)");
+        }
+        at += 1;
+    }
+    text
 }
 
 fn escaped(field: &str) -> String {

@@ -1,13 +1,22 @@
 //! What is explored: an operator, a resource for it, and what must hold.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
 
 use kube::{
     ResourceExt as _,
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
-use kubewright::Operator;
+use kubewright::{
+    Operator,
+    external::{Passage, Rehearsal, Unreachable},
+};
 use serde_json::Value;
 
 use crate::{Error, oracle::Oracle, world::World};
@@ -67,6 +76,7 @@ impl Subject {
         let types = sample.types.clone().ok_or_else(|| unreadable(&"it has no apiVersion and kind"))?;
         let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let described = operator();
+        described.rehearse(&Rehearsal::new(Open)).map_err(|why| Error::new(why.to_string()))?;
         let definition = described
             .definitions()
             .into_iter()
@@ -105,8 +115,21 @@ impl Subject {
         })
     }
 
+    /// The spec of the sample.
+    pub(crate) fn spec(&self) -> Value {
+        self.sample.data.get("spec").cloned().unwrap_or_default()
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.sample.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The key of the resource: its namespace and name, or only its name.
+    pub(crate) fn key(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name()),
+            None => self.name().to_owned(),
+        }
     }
 
     /// Plural and group of the resource.
@@ -119,9 +142,26 @@ impl Subject {
 
     /// The resource, as states name it.
     pub(crate) fn object_name(&self) -> String {
-        match &self.namespace {
-            Some(namespace) => format!("{} {namespace}/{}", self.resource_name(), self.name()),
-            None => format!("{} {}", self.resource_name(), self.name()),
-        }
+        format!("{} {}", self.resource_name(), self.key())
+    }
+}
+
+/// Lets every call pass.
+struct Open;
+
+impl Passage for Open {
+    fn before<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Unreachable>> + Send + 'a>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn after<'a>(
+        &'a self,
+        _: &'a str,
+        _: bool,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Unreachable>> + Send + 'a>> {
+        Box::pin(ready(Ok(())))
     }
 }

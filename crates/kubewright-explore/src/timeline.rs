@@ -13,7 +13,7 @@ pub(crate) struct Row<'t> {
 /// something went wrong with it.
 pub(crate) fn side_by_side<'t>(undisturbed: &'t [Entry], disturbed: &'t [Entry]) -> Vec<Row<'t>> {
     let is_shown = |entry: &&Entry| {
-        entry.fault.is_some() || matches!(entry.what, What::Step | What::Write | What::Operator)
+        entry.fault.is_some() || matches!(entry.what, What::Step | What::Write | What::Ask | What::Operator)
     };
     let left: Vec<&Entry> = undisturbed.iter().filter(is_shown).collect();
     let right: Vec<&Entry> = disturbed.iter().filter(is_shown).collect();

@@ -40,6 +40,8 @@ pub enum What {
     Write,
     /// The operator read.
     Read,
+    /// The operator asked a system outside of the cluster.
+    Ask,
     /// The operator was told of a change.
     Event,
     /// The operator began, or ended.
@@ -62,6 +64,7 @@ impl fmt::Display for Entry {
             What::Step => "user ",
             What::Write => "write",
             What::Read => "read ",
+            What::Ask => "ask  ",
             What::Event => "event",
             What::Operator => "-----",
             What::Log => "log  ",

@@ -3,8 +3,11 @@
 //! Every call of the operator and every event that it is told of passes here. Each is a point at which a fault may
 //! strike: one of the plan, or one for which the run is [branched](crate::branch).
 
+mod asks;
 mod deliveries;
 mod judge;
+mod meddling;
+mod rivals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,15 +23,15 @@ use http::{Request, Response, StatusCode};
 use kube::{Client, client::Body as RequestBody};
 use kubewright_apiserver::{ApiServer, Body, auth::UserInfo};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 use tower_service::Service as _;
 
-pub(crate) use self::judge::Expected;
-use self::{deliveries::WireBody, judge::Judge};
+use self::{deliveries::WireBody, judge::Judge, rivals::Former};
+pub(crate) use self::{judge::Expected, rivals::identity};
 use crate::{
     branch::{Brancher, Dice},
     call::{Call, Class},
@@ -44,16 +47,14 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(7);
 /// When a call counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it takes at least until what follows from a fault is to be seen.
+const AFTERMATH: Duration = Duration::from_secs(1);
 /// How late a delayed event is.
 const LATE: Duration = Duration::from_secs(10);
 /// How long an operator sees an older view.
 const OLD_VIEW: Duration = Duration::from_secs(10);
-/// How long calls are slow, and how slow they are.
-const SLOW: Duration = Duration::from_secs(60);
+/// How slow a slow call is.
 const SLOW_CALL: Duration = Duration::from_secs(5);
-/// How long nodes are cut off: longer than pods tolerate it.
-const NODE_LOST: Duration = Duration::from_secs(400);
-const NAP: Duration = Duration::from_secs(60 * 60);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -76,19 +77,29 @@ struct Shared {
     others: Box<dyn Others>,
     judge: Judge,
     demands: Demands,
+    /// Whether there is an election, which another replica may win.
+    elects: bool,
     state: Mutex<State>,
     crashed: Notify,
+    rivalled: Notify,
     changed: Notify,
 }
 
 pub(crate) struct State {
-    /// Which start of the operator is connected.
+    /// Which start of the operator is connected, and whether it is.
     epoch: u64,
+    is_connected: bool,
+    /// The replica that led before, if another leads meanwhile.
+    former: Option<Former>,
+    /// What goes wrong with the answers of calls that are under way outside of the cluster.
+    asked: BTreeMap<String, Fault>,
     view: Option<View>,
     /// What was seen of the resource: the server after each change.
     views: Vec<ApiServer>,
     seen: Option<Sight>,
     counts: BTreeMap<String, u32>,
+    /// How often each fault could have struck.
+    pub(crate) chances: BTreeMap<Fault, usize>,
     plan: Vec<Planned>,
     struck: Vec<(Planned, Instant)>,
     brancher: Option<Brancher>,
@@ -96,6 +107,8 @@ pub(crate) struct State {
     /// Whether faults may strike.
     is_armed: bool,
     steps: Vec<String>,
+    /// Whether no other step comes after this one.
+    is_last: bool,
     began: Instant,
     pub(crate) trace: Vec<Entry>,
     /// What must not be, by the first sight of it.
@@ -106,6 +119,8 @@ pub(crate) struct State {
     held: usize,
     pauses: BTreeMap<String, Instant>,
     pub(crate) writes: Vec<String>,
+    /// The generation for which the resource was last said to be ready, and when that was.
+    claimed: Option<(i64, Instant)>,
     /// The objects that the operator has written, apart from their status.
     pub(crate) touched: BTreeSet<String>,
     /// The objects that the operator has deleted, by step.
@@ -139,6 +154,7 @@ pub(crate) struct Setting {
     pub(crate) brancher: Option<Brancher>,
     pub(crate) oracles: BTreeSet<Oracle>,
     pub(crate) demands: Demands,
+    pub(crate) elects: bool,
 }
 
 impl Wire {
@@ -146,16 +162,21 @@ impl Wire {
         let now = Instant::now();
         let state = State {
             epoch: 0,
+            is_connected: false,
+            former: None,
+            asked: BTreeMap::new(),
             view: None,
             views: vec![setting.server.fork()],
             seen: None,
             counts: BTreeMap::new(),
+            chances: BTreeMap::new(),
             plan: setting.plan,
             struck: Vec::new(),
             brancher: setting.brancher,
             dice: None,
             is_armed: false,
             steps: vec!["start".to_owned()],
+            is_last: false,
             began: now,
             trace: Vec::new(),
             violations: BTreeMap::new(),
@@ -164,12 +185,14 @@ impl Wire {
             held: 0,
             pauses: BTreeMap::new(),
             writes: Vec::new(),
+            claimed: None,
             touched: BTreeSet::new(),
             deleted: BTreeSet::new(),
             calls: 0,
             sometimes: BTreeSet::new(),
         };
-        let judge = Judge { expected: setting.expected, oracles: setting.oracles };
+        let judge =
+            Judge { primary: setting.primary.clone(), expected: setting.expected, oracles: setting.oracles };
         Self(Arc::new(Shared {
             server: setting.server,
             user: setting.user,
@@ -178,8 +201,10 @@ impl Wire {
             others: setting.others,
             judge,
             demands: setting.demands,
+            elects: setting.elects,
             state: Mutex::new(state),
             crashed: Notify::new(),
+            rivalled: Notify::new(),
             changed: Notify::new(),
         }))
     }
@@ -192,6 +217,7 @@ impl Wire {
     pub(crate) fn connect(&self, namespace: &str) -> Client {
         let mut state = self.state();
         state.epoch += 1;
+        state.is_connected = true;
         let epoch = state.epoch;
         state.note(What::Operator, "the operator starts", 0, 0, None);
         drop(state);
@@ -215,6 +241,9 @@ impl Wire {
     pub(crate) fn arm(&self) {
         let mut state = self.state();
         state.is_armed = true;
+        if let Some(brancher) = &state.brancher {
+            brancher.begin();
+        }
         state.dice = state.brancher.as_mut().and_then(Brancher::sow);
     }
 
@@ -228,9 +257,15 @@ impl Wire {
         }
     }
 
-    /// The user begins a step.
-    pub(crate) fn step(&self, name: &str, what: &str) {
+    /// From now on no fault strikes any more.
+    pub(crate) fn disarm(&self) {
+        self.state().is_armed = false;
+    }
+
+    /// The user begins a step, after which others may come.
+    pub(crate) fn step(&self, name: &str, what: &str, is_last: bool) {
         let mut state = self.state();
+        state.is_last = is_last;
         state.steps.push(name.to_owned());
         state.counts.clear();
         state.note(What::Step, what, 0, 0, None);
@@ -280,6 +315,9 @@ impl Wire {
         if !state.is_armed || state.epoch != epoch {
             return None;
         }
+        for fault in faults {
+            *state.chances.entry(*fault).or_default() += 1;
+        }
         let count = state.counts.entry(call.to_owned()).or_default();
         *count += 1;
         let step = state.steps.last().cloned().unwrap_or_default();
@@ -295,9 +333,16 @@ impl Wire {
         Some(planned.fault)
     }
 
+    /// Nobody answers for so long that nobody waits for it any more.
+    async fn time_out(&self) {
+        self.state().disturb(TIMEOUT + AFTERMATH);
+        sleep(TIMEOUT).await;
+    }
+
     fn crash(&self, view: Option<View>) {
         let mut state = self.state();
         state.epoch += 1;
+        state.is_connected = false;
         state.view = view;
         state.note(What::Operator, "the operator dies", 0, 0, None);
         drop(state);
@@ -394,6 +439,9 @@ impl Line {
         if self.is_cut() || !self.is_within_budget(&call) {
             return pending().await;
         }
+        if let Some(until) = self.wire.parted_until(self.epoch) {
+            sleep_until(until).await;
+        }
         let slow = self.wire.state().slow_until.is_some_and(|until| Instant::now() < until);
         if slow && call.class != Class::Watch {
             sleep(SLOW_CALL).await;
@@ -407,7 +455,7 @@ impl Line {
     }
 
     fn is_cut(&self) -> bool {
-        self.wire.state().epoch != self.epoch
+        self.wire.is_cut(self.epoch)
     }
 
     /// A flood of calls is let run dry: in paused time it would never end.
@@ -461,6 +509,7 @@ impl Line {
         state.note(what, call.to_string(), answer.status().as_u16(), digest, fault);
         if call.class == Class::Write {
             self.wire.0.judge.write(&mut state, call, &sent, before.as_deref(), answer.status(), &told);
+            self.wire.fence(&mut state, self.epoch, call, answer.status());
         }
         self.wire.0.judge.answer(&mut state, call, answer.status(), &told);
         drop(state);
@@ -502,7 +551,9 @@ impl Line {
                     "The server has received too many requests and has asked us to try again later",
                 );
                 answer.headers_mut().insert("retry-after", RETRY_AFTER.as_secs().into());
-                self.wire.state().pauses.insert(call.to_string(), Instant::now() + RETRY_AFTER);
+                let mut state = self.wire.state();
+                state.disturb(RETRY_AFTER + AFTERMATH);
+                state.pauses.insert(call.to_string(), Instant::now() + RETRY_AFTER);
                 Ok(answer)
             }
             Fault::InternalError => {
@@ -514,8 +565,9 @@ impl Line {
                 Ok(self.fail(call, fault, StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message))
             }
             Fault::TimeoutLost => {
-                self.wire.state().note(What::Write, call.to_string(), 0, 0, Some(fault));
-                sleep(TIMEOUT).await;
+                let what = if call.class == Class::Write { What::Write } else { What::Read };
+                self.wire.state().note(what, call.to_string(), 0, 0, Some(fault));
+                self.wire.time_out().await;
                 Err(timed_out())
             }
             _ => return None,
@@ -567,8 +619,12 @@ impl Line {
             }
             Fault::TimeoutApplied => {
                 self.pass(&call, request, Some(fault)).await?;
-                sleep(TIMEOUT).await;
+                self.wire.time_out().await;
                 return Err(timed_out());
+            }
+            Fault::TwoLeaders => {
+                self.wire.part(self.epoch).await;
+                return Ok(self.pass(&call, request, Some(fault)).await?.map(WireBody::Whole));
             }
             Fault::Conflict => {
                 let message = "Operation cannot be fulfilled: the object has been modified; please apply your \
@@ -600,107 +656,13 @@ impl Line {
             Fault::Conflict => call.verb != "create",
             Fault::ChildDeleted => is_child && makes,
             Fault::PodLost => self.a_pod().is_some(),
+            Fault::TwoLeaders => self.wire.0.elects,
             _ => true,
         };
         Fault::OF_WRITES.into_iter().filter(may_befall).collect()
-    }
-
-    /// The first pod there is.
-    fn a_pod(&self) -> Option<String> {
-        let pods = self.wire.0.server.snapshot().collection(&resource_id("pods"));
-        pods.range("", "").next().map(|pod| pod.key.to_string())
-    }
-
-    /// Somebody or something else changes the cluster.
-    async fn meddle(&self, call: &Call, fault: Fault, answer: Option<&Bytes>) {
-        let shared = &self.wire.0;
-        let delete = async |resource: &str, key: &str, now: bool| {
-            let Some(path) = path_of(resource, key, &shared.server) else { return };
-            let body = if now { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
-            let request = Request::delete(path).body(body.to_string().into_bytes());
-            if let Ok(request) = request {
-                // What is gone already need not go.
-                let _ = shared.admin.request_text(request).await;
-            }
-        };
-        match fault {
-            Fault::ChildDeleted => {
-                let written: Value =
-                    answer.and_then(|told| serde_json::from_slice(told).ok()).unwrap_or_default();
-                let name = written["metadata"]["name"].as_str().unwrap_or_default();
-                let key = match written["metadata"]["namespace"].as_str() {
-                    Some(namespace) => format!("{namespace}/{name}"),
-                    None => name.to_owned(),
-                };
-                delete(&call.resource, &key, false).await;
-            }
-            Fault::PodLost => {
-                if let Some(pod) = self.a_pod() {
-                    delete("pods", &pod, true).await;
-                }
-            }
-            Fault::NodeLost => {
-                self.wire.state().disturb(NODE_LOST + Duration::from_secs(30));
-                shared.others.lose_nodes();
-                let wire = self.wire.clone();
-                tokio::spawn(async move {
-                    sleep(NODE_LOST).await;
-                    wire.0.others.restore_nodes();
-                });
-            }
-            Fault::ClockJump => {
-                self.wire.state().disturb(NAP + Duration::from_secs(60));
-                tokio::time::advance(NAP).await;
-            }
-            Fault::SlowApi => {
-                let mut state = self.wire.state();
-                state.disturb(SLOW);
-                state.slow_until = Some(Instant::now() + SLOW);
-            }
-            Fault::SchemaChange => self.change_schema().await,
-            _ => {}
-        }
-    }
-
-    /// Adds an optional field to the definition of the resource.
-    async fn change_schema(&self) {
-        let shared = &self.wire.0;
-        let Some(path) =
-            path_of("customresourcedefinitions.apiextensions.k8s.io", &shared.primary, &shared.server)
-        else {
-            return;
-        };
-        let definitions = resource_id("customresourcedefinitions.apiextensions.k8s.io");
-        let stored = shared.server.snapshot().collection(&definitions).get(&shared.primary).cloned();
-        let definition = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.bytes).ok());
-        let Some(mut definition) = definition else { return };
-        for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
-            if let Some(fields) = version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties") {
-                fields["addedWhileRunning"] = json!({"type": "string"});
-            }
-        }
-        let request = Request::put(path)
-            .header("content-type", "application/json")
-            .body(definition.to_string().into_bytes());
-        if let Ok(request) = request {
-            let _ = shared.admin.request_text(request).await;
-        }
     }
 }
 
 fn timed_out() -> BoxError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, "the call was not answered in time").into()
-}
-
-/// The path of an object, in a version in which it is served.
-fn path_of(resource: &str, key: &str, server: &ApiServer) -> Option<String> {
-    let stored = server.snapshot().collection(&resource_id(resource)).get(key).cloned()?;
-    let object: Value = serde_json::from_slice(&stored.bytes).ok()?;
-    let version = object["apiVersion"].as_str()?;
-    let root = if version.contains('/') { "apis" } else { "api" };
-    let (plural, name) = (resource.split('.').next()?, stored.name());
-    Some(match stored.namespace() {
-        "" => format!("/{root}/{version}/{plural}/{name}"),
-        namespace => format!("/{root}/{version}/namespaces/{namespace}/{plural}/{name}"),
-    })
 }

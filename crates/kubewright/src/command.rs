@@ -41,6 +41,12 @@ enum Command {
     Run(run::Run),
     /// Print the manifests that install the operator
     Manifests(Manifests),
+    /// Try every crash, stale read and lost event on the operator, if it is built for that
+    #[command(disable_help_flag = true)]
+    Explore {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        flags: Vec<OsString>,
+    },
     /// Print the version
     Version,
     /// Print a script that completes this command line
@@ -125,6 +131,12 @@ pub fn main_with<A: Into<OsString> + Clone>(
         None => return arguments.run.run(operator),
         Some(Command::Run(run)) => return run.run(operator),
         Some(Command::Manifests(manifests)) => manifests.text(&operator),
+        Some(Command::Explore { .. }) => {
+            let why = "this program was built without the explorer: run `kubewright explore` in the directory of its \
+                       source, or build it with `--features explore`";
+            let _ = failed(why);
+            return ExitCode::from(2);
+        }
         Some(Command::Version) => Ok(format!("{} {}\n", operator.name(), version(&operator))),
         Some(Command::Completion { shell }) => Ok(completion(&operator, shell)),
     };

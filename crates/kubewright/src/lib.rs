@@ -10,6 +10,7 @@ pub mod conversion;
 pub mod entropy;
 mod error;
 mod events;
+pub mod external;
 mod finalizer;
 mod kind;
 pub mod leader;

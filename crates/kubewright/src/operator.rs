@@ -9,6 +9,7 @@ use crate::{
     controller::Controller,
     conversion::Conversions,
     error::Result,
+    external::{External, Outside, Reached, Rehearsal},
     kind::Kind,
     manager::{self, Options, Running},
     rights::Rights,
@@ -41,6 +42,7 @@ pub struct Operator {
     pub(crate) migrates: bool,
     pub(crate) tasks: Vec<Task>,
     pub(crate) webhooks: Vec<Webhook>,
+    reached: Vec<Arc<dyn Reached>>,
 }
 
 impl Operator {
@@ -55,6 +57,7 @@ impl Operator {
             migrates: true,
             tasks: Vec::new(),
             webhooks: Vec::new(),
+            reached: Vec::new(),
         }
     }
 
@@ -159,6 +162,18 @@ impl Operator {
     {
         self.tasks.push(Task { name, needs_leadership, run: Arc::new(move |cx| Box::pin(run(cx))) });
         self
+    }
+
+    /// Says that it reaches a system [outside](crate::external) of the cluster.
+    #[must_use]
+    pub fn reaches<E: External>(mut self, outside: &Outside<E>) -> Self {
+        self.reached.push(Arc::new(outside.clone()));
+        self
+    }
+
+    /// Has stand-ins answer for the systems that it reaches; fails if one has none.
+    pub fn rehearse(&self, rehearsal: &Rehearsal) -> Result<()> {
+        self.reached.iter().try_for_each(|reached| reached.rehearse(rehearsal))
     }
 
     /// Its name.

@@ -7,8 +7,9 @@ mod system;
 
 use std::{env, sync::Arc};
 
-use kubewright::{prelude::*, workload::child_meta};
+use kubewright::{external::Outside, prelude::*, workload::child_meta};
 
+use self::system::{Ask, Asked};
 pub use self::{
     pods::{LABEL, VARIABLE},
     system::{Failure, Http, Record, Recorded, System},
@@ -123,11 +124,12 @@ fn told(entry: &Entry) -> FooBarStatus {
 }
 
 /// Keeps the records of entries.
-struct Keeps<S>(S);
+struct Keeps<S: System>(Outside<Asked<S>>);
 
 impl<S: System> Reconciler<Entry> for Keeps<S> {
     async fn reconcile(&self, entry: &Entry, cx: &Context<Entry>) -> Result<Next> {
-        let outcome = self.0.put(&id(entry), &entry.spec.record).await;
+        let put = Ask::Put { id: id(entry), record: entry.spec.record.clone() };
+        let outcome = self.0.ask(&put).await;
         cx.status(status(Some(&outcome))).await?;
         outcome?;
         Ok(Next::after(PUT_AGAIN))
@@ -136,7 +138,7 @@ impl<S: System> Reconciler<Entry> for Keeps<S> {
 
 impl<S: System> Finalizer<Entry> for Keeps<S> {
     async fn finalize(&self, entry: &Entry, cx: Finalizing<Entry>) -> Result<Finalized> {
-        let outcome = self.0.delete(&id(entry)).await;
+        let outcome = self.0.ask(&Ask::Delete { id: id(entry) }).await;
         if outcome.is_err() {
             cx.status(status(Some(&outcome))).await?;
         }
@@ -178,9 +180,11 @@ pub fn operator() -> Operator {
 
 /// The operator, with an external system: what it looks after, and what belongs to it.
 pub fn operator_with(system: impl System) -> Operator {
-    let (notes, keeps) = (Arc::new(Notes), Arc::new(Keeps(system)));
+    let records = Outside::new("records", Asked(system)).rehearsed_with(Asked(Recorded::default()));
+    let (notes, keeps) = (Arc::new(Notes), Arc::new(Keeps(records.clone())));
     Operator::new("foobar-operator")
         .version(env!("CARGO_PKG_VERSION"))
+        .reaches(&records)
         .controller(Controller::of::<FooBar>().owns::<Entry>().finalizer(FINALIZER, notes.clone()).run(notes))
         .controller(
             Controller::of::<Entry>()

@@ -1,5 +1,6 @@
 //! The system outside of the cluster: what this operator wants of it, and what can go wrong.
 
+mod asked;
 mod http;
 mod recorded;
 
@@ -7,6 +8,7 @@ use std::future::Future;
 
 use kubewright::prelude::*;
 
+pub(crate) use self::asked::{Ask, Asked};
 pub use self::{http::Http, recorded::Recorded};
 
 /// What the system keeps.

@@ -164,8 +164,13 @@ impl Event<'_> {
 impl Deliveries {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            if self.wire.state().epoch != self.epoch {
+            if self.wire.is_cut(self.epoch) {
                 return Poll::Pending;
+            }
+            if self.hold.is_none()
+                && let Some(until) = self.wire.parted_until(self.epoch)
+            {
+                self.hold = Some(Hold::Time(Box::pin(sleep_until(until))));
             }
             if let Some(ends) = &mut self.ends
                 && ends.as_mut().poll(cx).is_ready()
@@ -298,6 +303,7 @@ impl Deliveries {
         match fault {
             Fault::TimeTravel | Fault::StaleResource => self.wire.before(1).is_some(),
             Fault::TimeTravelFar | Fault::StaleResourceFar => self.wire.before(2).is_some(),
+            Fault::DelayPastChange => !self.wire.state().is_last,
             _ => true,
         }
     }

@@ -13,7 +13,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::State;
-use crate::{call::Call, oracle::Oracle, state::State as World};
+use crate::{
+    call::Call,
+    oracle::Oracle,
+    readiness::{WELL, is_true},
+    state::State as World,
+};
 
 /// How many more calls a disturbed run may take than the undisturbed one, and how many it may take anyway.
 const FLOOD: (usize, usize) = (20, 5_000);
@@ -31,6 +36,8 @@ pub(crate) struct Expected {
 }
 
 pub(super) struct Judge {
+    /// Plural and group of the resource that the operator looks after.
+    pub(super) primary: String,
     pub(super) expected: Option<Arc<Expected>>,
     pub(super) oracles: BTreeSet<Oracle>,
 }
@@ -74,7 +81,10 @@ impl Judge {
         if matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") {
             return;
         }
-        state.writes.push(call.to_string());
+        // What changes nothing is as good as nothing.
+        if !code.is_success() || before.is_none_or(|before| Some(before.revision) != revision(told)) {
+            state.writes.push(call.to_string());
+        }
         if !code.is_success() {
             return;
         }
@@ -98,9 +108,11 @@ impl Judge {
             _ => {
                 if call.subresource.is_none() {
                     self.shrinking(state, before, told, &object, step);
+                    self.belated(state, before, told, call);
                     state.touched.insert(object.clone());
                 }
                 self.status(state, before, told, &object);
+                self.claim(state, call, told);
             }
         }
     }
@@ -213,6 +225,37 @@ impl Judge {
         }
     }
 
+    /// Remembers that the resource says it is ready as it is now asked for.
+    fn claim(&self, state: &mut State, call: &Call, told: &Bytes) {
+        if !self.judges(Oracle::Status) || self.expected.is_some() || call.resource != self.primary {
+            return;
+        }
+        let Ok(resource) = serde_json::from_slice::<Value>(told) else { return };
+        let generation = resource["metadata"]["generation"].as_i64();
+        let is_said = resource["status"]["observedGeneration"].as_i64() == generation
+            && WELL.into_iter().any(|condition| is_true(&resource, condition));
+        let is_news = state.claimed.is_none_or(|(claimed, _)| Some(claimed) != generation);
+        if let Some(generation) = generation.filter(|_| is_said && is_news) {
+            state.claimed = Some((generation, Instant::now()));
+        }
+    }
+
+    /// A child that is changed after the resource said it was ready, in one go: the status was ahead of what was done.
+    fn belated(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, call: &Call) {
+        let is_in_one_go = state.claimed.is_some_and(|(_, at)| at == Instant::now());
+        if !is_in_one_go || call.resource == self.primary {
+            return;
+        }
+        let generation = |bytes: &[u8]| {
+            let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
+            object["metadata"]["generation"].clone()
+        };
+        if before.is_none_or(|before| generation(&before.bytes) != generation(told)) {
+            let seen = format!("the resource was said to be ready, and only then came: {call}");
+            state.violate(Oracle::Status, seen);
+        }
+    }
+
     /// An answer of the server.
     pub(super) fn answer(&self, state: &mut State, call: &Call, code: StatusCode, told: &Bytes) {
         if code != StatusCode::FORBIDDEN || !self.judges(Oracle::Rights) {
@@ -224,4 +267,19 @@ impl Judge {
             state.violate(Oracle::Rights, format!("{call}: {message}"));
         }
     }
+}
+
+/// The revision of an object that was answered.
+fn revision(told: &Bytes) -> Option<u64> {
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Metadata {
+        resource_version: String,
+    }
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default)]
+        metadata: Metadata,
+    }
+    serde_json::from_slice::<Answer>(told).ok()?.metadata.resource_version.parse().ok()
 }

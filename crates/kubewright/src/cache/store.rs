@@ -97,6 +97,18 @@ struct Grave {
     round: u32,
 }
 
+/// Whether nothing of an object has changed that people or operators ask for, as far as its metadata tells. That the same
+/// fields are owned does not: what this operator wrote without hearing the answer changes only their values.
+fn is_as_asked_for<K: Object>(old: &K, new: &K) -> bool {
+    let (old, new) = (old.meta(), new.meta());
+    old.generation.is_some()
+        && old.generation == new.generation
+        && old.labels == new.labels
+        && old.annotations == new.annotations
+        && old.owner_references == new.owner_references
+        && old.finalizers == new.finalizers
+}
+
 /// What this operator has applied to an object, as the server remembers it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Applied {
@@ -186,7 +198,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Remembers that applying a configuration with this fingerprint would change nothing, as long as the
-    /// fields this operator owns stay what they are.
+    /// fields this operator owns, and what is asked for in them, stay what they are.
     pub(crate) fn settle(&self, key: &Key, revision: u64, fingerprint: u64) {
         if let Some(entry) = self.state.write().objects.get_mut(key)
             && entry.revision == revision
@@ -377,13 +389,13 @@ impl<K: Object> Store<K> {
                 return None;
             }
             Some(entry) => {
-                let before = entry.applied.take();
+                let (before, old) = (entry.applied.take(), entry.slot.get());
                 let applied = applied.map(|fields| match before {
-                    Some(before) if before.fields == fields => before,
+                    Some(before) if before.fields == fields && is_as_asked_for(&*old, &*object) => before,
                     _ => Box::new(Applied { fields, settled: None }),
                 });
-                let new = Entry { slot: slot(), revision, round, applied };
-                Some(std::mem::replace(entry, new).slot.get())
+                *entry = Entry { slot: slot(), revision, round, applied };
+                Some(old)
             }
             None => {
                 let applied = applied.map(|fields| Box::new(Applied { fields, settled: None }));

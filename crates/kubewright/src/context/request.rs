@@ -6,7 +6,7 @@ use http::{HeaderValue, header::CONTENT_TYPE};
 use kube::{
     Client,
     api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
-    core::Request,
+    core::{Request, Status},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -136,10 +136,14 @@ pub(crate) async fn delete<C: Kind>(client: &Client, key: &Key, uid: &str) -> ku
             let told = is_object.then(|| read::<C>(&text)).transpose()?;
             Ok(told.filter(|told| told.object.meta().deletion_timestamp.is_some()))
         }
-        // Gone, or replaced by another of the same name.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 || is_of_another(&status) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a conflict is about the UID: the object was replaced by another of the same name.
+fn is_of_another(status: &Status) -> bool {
+    status.code == 409 && status.message.contains("UID in precondition")
 }
 
 /// What an answer is.

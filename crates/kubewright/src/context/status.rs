@@ -90,6 +90,7 @@ impl<K: Kind> Reader<K> {
             Some(newer) if uid(&*newer) == uid(&*self.object) => newer,
             _ => self.object.clone(),
         };
+        let revision_seen = current.meta().resource_version.clone();
         let mut current = serde_json::to_value(&*current)?;
         let mut current = current.get_mut("status").map(Value::take).unwrap_or_default();
         stalled::leave_out(&mut current, &wanted);
@@ -103,9 +104,14 @@ impl<K: Kind> Reader<K> {
         if shape.written.lock().get(&key) == Some(&print) {
             return Ok(());
         }
+        // What is said of one object must not be written onto another of its name, made since. Of a status the server does
+        // not compare the UID.
         let configuration = json!({
             "apiVersion": K::api_version(&()), "kind": K::kind(&()),
-            "metadata": {"name": key.name(), "namespace": key.namespace(), "uid": uid(&*self.object)},
+            "metadata": {
+                "name": key.name(), "namespace": key.namespace(), "uid": uid(&*self.object),
+                "resourceVersion": revision_seen,
+            },
             "status": wanted,
         });
         let answer = request::apply::<K>(

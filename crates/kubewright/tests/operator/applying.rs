@@ -7,7 +7,10 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Service},
 };
-use kube::ResourceExt as _;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use kubewright::{Controller, Next, child_name};
 use serde_json::json;
 
@@ -88,6 +91,24 @@ async fn a_changed_spec_writes_just_what_it_changes() {
     assert_eq!(page.data.unwrap()["index.html"], "changed");
     let status = world.api::<Site>().get("shop").await.unwrap().status.unwrap();
     assert_eq!(status.observed_generation, Some(2));
+}
+
+/// As it is after an apply of which the answer was lost, and that is not wanted any more.
+#[tokio::test(start_paused = true)]
+async fn what_was_changed_in_the_name_of_the_operator_is_put_right() {
+    let world = World::new().await;
+    let _running = operator().start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    let maps = world.api::<ConfigMap>();
+    let mut page = maps.get("shop").await.unwrap();
+    page.metadata.managed_fields = None;
+    page.metadata.resource_version = None;
+    page.data.as_mut().unwrap().insert("index.html".to_owned(), "lost".to_owned());
+    maps.patch("shop", &PatchParams::apply("site-operator").force(), &Patch::Apply(&page)).await.unwrap();
+    world.rest().await;
+    let page = maps.get("shop").await.unwrap();
+    assert_ne!(page.data.unwrap()["index.html"], "lost");
 }
 
 #[tokio::test(start_paused = true)]

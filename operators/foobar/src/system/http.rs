@@ -49,7 +49,7 @@ impl Http {
             let status = answer.status();
             let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
             let body = body.map_err(|why| failed(chain(&*why)))?.to_bytes();
-            Ok((status, String::from_utf8_lossy(&body).trim().to_owned()))
+            Ok::<_, Failure>((status, String::from_utf8_lossy(&body).trim().to_owned()))
         };
         let (status, mut said) = timeout(PATIENCE, exchange)
             .await

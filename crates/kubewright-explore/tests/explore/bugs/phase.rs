@@ -4,7 +4,7 @@
 use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "bugs.example.com", version = "v1", kind = "Ring", namespaced, status = "RingStatus")]
@@ -24,13 +24,15 @@ struct Nodes(Done);
 impl Reconciler<Ring> for Nodes {
     async fn reconcile(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
         let wanted = ring.spec.nodes;
+        if self.0 == Done::Right {
+            return self.from_what_is_there(ring, cx).await;
+        }
         let reached = ring.status.as_ref().and_then(|status| status.nodes).unwrap_or(0);
         for node in wanted..reached {
             // The node hands its data over before it goes.
             let leaving = cx.get::<ConfigMap>(&child_name(ring, &node.to_string()))?;
             match leaving {
                 Some(leaving) => cx.delete(&leaving).await?,
-                None if self.0 == Done::Right => {}
                 None => return Err(Error::new(format!("node {node} can't hand over: it is gone"))),
             }
         }
@@ -39,6 +41,24 @@ impl Reconciler<Ring> for Nodes {
                 .await?;
         }
         cx.status(RingStatus { nodes: Some(wanted) }).await?;
+        Ok(Next::on_change())
+    }
+}
+
+impl Nodes {
+    async fn from_what_is_there(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
+        let wanted: Vec<String> =
+            (0..ring.spec.nodes).map(|node| child_name(ring, &node.to_string())).collect();
+        for node in cx.children::<ConfigMap>()? {
+            if !wanted.contains(&node.name_any()) {
+                cx.delete(&node).await?;
+            }
+        }
+        for node in 0..ring.spec.nodes {
+            cx.apply(ConfigMap { metadata: child_meta(ring, &node.to_string()), ..ConfigMap::default() })
+                .await?;
+        }
+        cx.status(RingStatus { nodes: Some(ring.spec.nodes) }).await?;
         Ok(Next::on_change())
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kubewright::{prelude::*, workload};
 use kubewright_explore::Oracle;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "bugs.example.com", version = "v1", kind = "Site", namespaced)]

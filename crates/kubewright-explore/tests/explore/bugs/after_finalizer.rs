@@ -8,7 +8,7 @@ use kubewright::prelude::*;
 use kubewright_explore::Oracle;
 use serde_json::json;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 const FINALIZER: &str = "bugs.example.com/zoo";
 

@@ -11,7 +11,7 @@ use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 use serde_json::json;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 const NOTE: &str = "bugs.example.com/size";
 

@@ -4,7 +4,7 @@ use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 use serde_json::json;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "bugs.example.com", version = "v1", kind = "Topic", namespaced, status = "TopicStatus")]

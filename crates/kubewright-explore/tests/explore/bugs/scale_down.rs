@@ -7,7 +7,7 @@ use k8s_openapi::{
 use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "bugs.example.com", version = "v1", kind = "Keeper", namespaced)]

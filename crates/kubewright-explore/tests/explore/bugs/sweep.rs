@@ -3,7 +3,7 @@
 use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 
-use crate::{Done, is_found};
+use super::{Done, is_found};
 
 const OF: &str = "bugs.example.com/user";
 

@@ -1,0 +1,118 @@
+//! Systems outside of the cluster: their calls go wrong, too, and what they keep is looked at.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use kubewright::{
+    external::{External, Outside, StandIn, Unreachable},
+    prelude::*,
+};
+use kubewright_explore::{Fault, Oracle, explore};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::gadget::{Gadget, SAMPLE};
+
+const FINALIZER: &str = "test.example.com/register";
+
+/// A register of names, which is nowhere.
+struct Register;
+
+/// The same on paper.
+#[derive(Default)]
+struct Paper(Mutex<BTreeMap<String, Value>>);
+
+enum Ask {
+    Enter(String, String),
+    Strike(String),
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enter(name, _) => write!(f, "enter {name}"),
+            Self::Strike(name) => write!(f, "strike {name}"),
+        }
+    }
+}
+
+impl External for Register {
+    type Request = Ask;
+    type Answer = ();
+    type Failure = Unreachable;
+
+    async fn ask(&self, _: &Ask) -> Result<(), Unreachable> {
+        Err(Unreachable::new("it is never reached here"))
+    }
+}
+
+impl External for Paper {
+    type Request = Ask;
+    type Answer = ();
+    type Failure = Unreachable;
+
+    async fn ask(&self, ask: &Ask) -> Result<(), Unreachable> {
+        match ask {
+            Ask::Enter(name, text) => self.0.lock().insert(name.clone(), text.clone().into()),
+            Ask::Strike(name) => self.0.lock().remove(name),
+        };
+        Ok(())
+    }
+}
+
+impl StandIn for Paper {
+    fn keeps(&self) -> BTreeMap<String, Value> {
+        self.0.lock().clone()
+    }
+}
+
+/// Enters gadgets, and strikes them out again; or forgets that once it has tried.
+struct Clerk {
+    register: Outside<Register>,
+    is_forgetful: bool,
+}
+
+impl Reconciler<Gadget> for Clerk {
+    async fn reconcile(&self, gadget: &Gadget, _: &Context<Gadget>) -> Result<Next> {
+        self.register.ask(&Ask::Enter(gadget.uid().unwrap_or_default(), gadget.spec.text.clone())).await?;
+        Ok(Next::on_change())
+    }
+}
+
+impl Finalizer<Gadget> for Clerk {
+    async fn finalize(&self, gadget: &Gadget, cx: Finalizing<Gadget>) -> Result<Finalized> {
+        let struck = self.register.ask(&Ask::Strike(gadget.uid().unwrap_or_default())).await;
+        if !self.is_forgetful {
+            struck?;
+        }
+        Ok(cx.done())
+    }
+}
+
+fn operator(is_forgetful: bool) -> Operator {
+    let register = Outside::new("register", Register).rehearsed_with(Paper::default());
+    let clerk = Arc::new(Clerk { register: register.clone(), is_forgetful });
+    Operator::new("clerk-operator")
+        .reaches(&register)
+        .controller(Controller::of::<Gadget>().finalizer(FINALIZER, clerk.clone()).run(clerk))
+}
+
+#[test]
+fn what_is_kept_outside_is_put_right_and_goes_with_its_resource() {
+    explore(|| operator(false)).sample(SAMPLE).run().assert_survived();
+}
+
+#[test]
+fn what_is_left_outside_is_found() {
+    let report = explore(|| operator(true)).sample(SAMPLE).faults(Fault::OF_ASKS).run();
+    let leak = report.findings.iter().find(|finding| finding.violation.oracle == Oracle::Leaks);
+    let leak = leak.unwrap_or_else(|| panic!("not found:\n{report}"));
+    assert!(leak.violation.seen.contains("outside: register (a UID)"), "{}", leak.violation.seen);
+    assert!(leak.plan.faults[0].point.call.starts_with("ask register strike "), "{}", leak.plan.faults[0]);
+}
+
+#[test]
+fn a_system_without_a_stand_in_is_named() {
+    let alone = || Operator::new("clerk-operator").reaches(&Outside::new("register", Register));
+    let why = explore(alone).sample(SAMPLE).try_run(|_| {}).unwrap_err().to_string();
+    assert!(why.starts_with("nothing stands in for register"), "{why}");
+}
