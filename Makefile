@@ -6,6 +6,7 @@ up: ## a local cluster, the operators and their resources, until Ctrl-C; ARGS="m
 	cargo run --locked -p kubewright-cli -- up $(ARGS)
 
 test: ## every test; needs only Rust
+	cargo fetch --locked # all of it: the tests of scaffolds have no network
 	cargo test --workspace --locked
 
 lint: ## formatting, lints, documentation, licences

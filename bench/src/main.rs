@@ -7,6 +7,7 @@ mod chart;
 mod client;
 mod cluster;
 mod contest;
+mod explore;
 mod inside;
 mod load;
 mod measure;
@@ -91,6 +92,8 @@ enum Part {
     TestCluster,
     /// Webhooks of an operator
     Webhooks,
+    /// Explorations of operators
+    Explore,
     /// A whole cluster
     Cluster,
     /// The same operator, written with something else
@@ -131,6 +134,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if wants(Part::Webhooks) {
         measures.extend(webhooks::run(rounds)?);
+    }
+    if wants(Part::Explore) {
+        measures.extend(explore::run()?);
     }
     if wants(Part::Cluster) {
         measures.extend(cluster::run(&arguments.server, rounds)?);

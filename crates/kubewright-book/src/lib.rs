@@ -31,6 +31,7 @@ pages! {
     multi_cluster: "howto/multi-cluster.md",
     owner_references: "howto/owner-references.md",
     rbac: "howto/rbac.md",
+    reliability: "howto/reliability.md",
     sharding: "howto/sharding.md",
     status_and_conditions: "howto/status-and-conditions.md",
     testing: "howto/testing.md",

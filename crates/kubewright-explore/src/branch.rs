@@ -227,7 +227,7 @@ impl Brancher {
             // There is no room for another process: this one is left out, and told of.
             Err(why) => {
                 let violation = Violation::new(Oracle::Budget, format!("the run could not be made: {why}"));
-                self.tell(&[planned.clone()], vec![violation], Vec::new(), 0);
+                self.tell(std::slice::from_ref(planned), vec![violation], Vec::new(), 0);
                 false
             }
         }
@@ -442,7 +442,11 @@ mod tests {
             let mut lot = Lot::default();
             let drawn: Vec<usize> = (0..of).filter(|_| lot.draws(chance, &mut random)).collect();
             let expected = chance * of as f64;
-            assert!((drawn.len() as f64 - expected).abs() < 1.5 + 0.1 * expected, "{chance}: {}", drawn.len());
+            assert!(
+                (drawn.len() as f64 - expected).abs() < 1.5 + 0.1 * expected,
+                "{chance}: {}",
+                drawn.len()
+            );
             let longest = drawn.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
             assert!((longest as f64) < 2.0 / chance + 1.0, "{chance}: {longest}");
         }

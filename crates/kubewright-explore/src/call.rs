@@ -19,6 +19,7 @@ pub(crate) enum Class {
 pub(crate) struct Call {
     pub(crate) class: Class,
     pub(crate) verb: &'static str,
+    pub(crate) version: String,
     /// Plural and group, such as `deployments.apps`.
     pub(crate) resource: String,
     pub(crate) subresource: Option<String>,
@@ -57,6 +58,7 @@ impl Call {
         Self {
             class: if is_about_objects { class } else { Class::Other },
             verb,
+            version: path.version.to_owned(),
             resource,
             subresource: path.subresource.map(str::to_owned),
             namespace: path.namespace.map(str::to_owned),
@@ -92,6 +94,7 @@ impl fmt::Display for Call {
 #[derive(Default)]
 struct Path<'p> {
     group: &'p str,
+    version: &'p str,
     resource: &'p str,
     namespace: Option<&'p str>,
     name: Option<&'p str>,
@@ -101,9 +104,9 @@ struct Path<'p> {
 impl<'p> Path<'p> {
     fn of(path: &'p str) -> Self {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let (group, rest) = match parts.as_slice() {
-            ["api", _, rest @ ..] => ("", rest),
-            ["apis", group, _, rest @ ..] => (*group, rest),
+        let (group, version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return Self::default(),
         };
         let (namespace, rest) = match rest {
@@ -114,6 +117,7 @@ impl<'p> Path<'p> {
         };
         Self {
             group,
+            version,
             resource: rest.first().copied().unwrap_or_default(),
             namespace,
             name: rest.get(1).copied(),

@@ -16,7 +16,7 @@ use std::{
 use clap::{Args, Parser, ValueEnum};
 use kubewright::Operator;
 
-use crate::{Error, Exploration, Fault, Level, Oracle, Progress, Report, explore, html};
+use crate::{Error, Exploration, Fault, Level, Oracle, Progress, Report, explore};
 
 /// Try every crash, stale read and lost event on the operator
 #[derive(Parser)]
@@ -199,7 +199,7 @@ impl Flags {
             }
         }
         if let Some(page) = page {
-            write(&page, &html::page(&report))?;
+            write(&page, &report.page())?;
         }
         let text = match output {
             Output::Json => serde_json::to_string_pretty(&report).unwrap_or_default(),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    html,
     oracle::{Oracle, Violation},
     plan::Planned,
     scenario::Step,
@@ -192,6 +193,11 @@ impl Report {
             replayed: Vec::new(),
             elapsed: Duration::ZERO,
         }
+    }
+
+    /// A page with the timelines of all findings: HTML in one file, that needs nothing else.
+    pub fn page(&self) -> String {
+        html::page(self)
     }
 
     /// Fails a test if something was found.

@@ -134,6 +134,19 @@ impl Fault {
         all
     }
 
+    /// Whether the operator is started anew.
+    pub(crate) fn restarts(self) -> bool {
+        matches!(
+            self,
+            Self::CrashBefore
+                | Self::CrashAfter
+                | Self::TimeTravel
+                | Self::TimeTravelFar
+                | Self::StaleResource
+                | Self::StaleResourceFar
+        )
+    }
+
     /// Its name, as in plans and on the command line.
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()

@@ -48,6 +48,8 @@ const LONG_QUIET: Duration = Duration::from_secs(8 * 60);
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// How soon an operator is started again.
 const RESTART: Duration = Duration::from_secs(1);
+/// How many nodes there are: what is lost with one is not made on another at once, as in a crowded cluster.
+const NODES: usize = 1;
 /// How often a user tries again what was refused.
 const TRIES: usize = 60;
 /// What the SDK says of a reconciler that panicked.
@@ -117,9 +119,13 @@ pub(crate) fn run(subject: &Subject, attempt: Attempt) -> Outcome {
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing of the system");
-    let local = runtime.block_on(drive(subject, attempt));
-    runtime.shutdown_background();
-    local
+    let branches = attempt.brancher.is_some();
+    let outcome = runtime.block_on(drive(subject, attempt));
+    if branches {
+        // The process ends, and nobody needs to tidy up before.
+        std::mem::forget(runtime);
+    }
+    outcome
 }
 
 struct Run<'a> {
@@ -159,7 +165,7 @@ impl Nodes {
 async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     let logs = Logs::default();
     let _kept = logs.keep();
-    let cluster = Arc::new(TestCluster::with(|builder| builder.seed(attempt.seed)).await);
+    let cluster = Arc::new(TestCluster::with(|builder| builder.seed(attempt.seed).nodes(NODES)).await);
     cluster.script(NEVER_READY, Script::default().never_ready());
     let operator = (subject.operator)();
     cluster.install(&operator).await;
@@ -221,7 +227,10 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     let brancher = state.take_brancher();
     drop(state);
     let struck = run.wire.struck();
-    run.operator.end();
+    match &brancher {
+        Some(_) => std::mem::forget(run),
+        None => run.operator.end(),
+    }
     Outcome { trace, expected, violations, struck, sometimes, refused, chances, brancher }
 }
 
@@ -265,7 +274,9 @@ impl Run<'_> {
         let struck = self.wire.struck();
         let last =
             struck.iter().filter_map(|one| steps.iter().position(|step| step.name == one.point.step)).max();
-        last.is_some_and(|last| at > last)
+        // One that was started anew has nothing in mind of what went wrong.
+        let is_forgotten = struck.iter().all(|one| one.fault.restarts());
+        last.is_some_and(|last| at > last || at == last && is_forgotten)
     }
 
     /// What the user does. What is refused is tried again: the operator may be what refuses it, and be dead.
@@ -388,10 +399,10 @@ impl Run<'_> {
 
     /// Says which oracle it is that does not hold.
     async fn accuse(&mut self, at: usize, difference: &Difference) {
-        let before = (self.wire.state().writes.len(), self.operator.failures().await);
+        let before = self.unrest().await;
         sleep(PATIENCE).await;
         let step = self.step_name(at);
-        let is_restless = (self.wire.state().writes.len(), self.operator.failures().await) != before;
+        let is_restless = self.unrest().await != before;
         let oracle = match difference {
             _ if is_restless => Oracle::Converges,
             Difference::TooMuch { .. } => Oracle::Leaks,
@@ -399,6 +410,12 @@ impl Run<'_> {
         };
         let so = if is_restless { ", and the operator still tries" } else { "" };
         self.violate(oracle, format!("at the end of step `{step}`, {difference}{so}"));
+    }
+
+    /// What counts up as long as the operator tries.
+    async fn unrest(&self) -> (usize, f64) {
+        let failures = self.operator.failures().await;
+        (self.wire.state().writes.len(), failures)
     }
 
     fn step_name(&self, at: usize) -> String {

@@ -111,8 +111,33 @@ struct Search<'s, P> {
     left: usize,
 }
 
-/// What the runs of a scenario came to that must not be: those that came to the same.
-type Found = BTreeMap<(Oracle, String), Vec<Told>>;
+/// What the runs of a scenario came to that must not be: those together of which the same oracle says that it does not hold
+/// after the same fault at the same call, in whichever step.
+#[derive(Default)]
+struct Found(BTreeMap<(Oracle, String), Alike>);
+
+struct Alike {
+    /// When the first of them came in.
+    order: usize,
+    violation: Violation,
+    runs: Vec<Told>,
+}
+
+impl Found {
+    /// Remembers a run that came to something that must not be.
+    fn note(&mut self, one: &Told) {
+        for violation in &one.violations {
+            let fault = one.faults.first().map(|first| format!("{} at {}", first.fault, first.point.call));
+            let (order, key) = (self.0.len(), (violation.oracle, fault.unwrap_or_default()));
+            let alike = self.0.entry(key).or_insert_with(|| Alike {
+                order,
+                violation: violation.clone(),
+                runs: Vec::new(),
+            });
+            alike.runs.push(one.clone());
+        }
+    }
+}
 
 impl<P: FnMut(Progress)> Search<'_, P> {
     /// The undisturbed run of a scenario, unless it is a finding itself; so may be what is different without its past.
@@ -136,7 +161,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
     }
 
     fn explore(&mut self, ground: &Ground) -> Result<(), Error> {
-        let mut found = Found::new();
+        let mut found = Found::default();
         let total = ground.singles(&self.settings.faults).max(1);
         let chance = (self.left as f64 / total as f64).min(1.0);
         self.singles(ground, chance, Level::Singles, self.deadline(Level::Singles), &mut found)?;
@@ -248,7 +273,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
     fn chain(&mut self, seed: u64, deadline: Option<Instant>) -> Result<(), Error> {
         let steps = chain(self.subject, seed)?;
         let Some(ground) = self.ground(steps)? else { return Ok(()) };
-        let mut found = Found::new();
+        let mut found = Found::default();
         self.singles(&ground, OF_CHAIN, Level::Random, deadline, &mut found)?;
         self.look_into(&ground, found);
         Ok(())
@@ -284,7 +309,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             let crew = Crew::set_out(settings, |way| make_again(subject, settings, ground, &again, way));
             crew.map_err(impossible)?.gather(settings, |one| {
                 self.report.made_again += 1;
-                note(one, found);
+                found.note(&one);
             });
         }
         Ok(runs)
@@ -296,9 +321,9 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
         self.met.extend(&one.sometimes);
         self.report.runs += 1;
-        note(one, found);
+        found.note(&one);
         let (steps, runs) = (ground.steps.len(), self.report.runs);
-        let findings = found.len() + self.report.findings.len();
+        let findings = found.0.len() + self.report.findings.len();
         (self.progress)(Progress { level, step, steps, runs, total, findings });
     }
 
@@ -306,23 +331,17 @@ impl<P: FnMut(Progress)> Search<'_, P> {
     /// the same.
     fn look_into(&mut self, ground: &Ground, found: Found) {
         let mut alike: BTreeMap<Oracle, usize> = BTreeMap::new();
-        for ((oracle, seen), told) in found {
-            let known = alike.entry(oracle).or_default();
+        let mut found: Vec<Alike> = found.0.into_values().collect();
+        found.sort_by_key(|alike| alike.order);
+        for Alike { violation, runs, .. } in found {
+            let known = alike.entry(violation.oracle).or_default();
             *known += 1;
             if *known > MOST_ALIKE {
-                *self.report.more.entry(oracle).or_default() += 1;
+                *self.report.more.entry(violation.oracle).or_default() += 1;
             } else {
-                let violation = Violation::new(oracle, seen);
-                self.report.findings.push(finding(self.subject, self.settings, ground, violation, &told));
+                self.report.findings.push(finding(self.subject, self.settings, ground, violation, &runs));
             }
         }
-    }
-}
-
-/// Remembers a run that came to something that must not be.
-fn note(one: Told, found: &mut Found) {
-    for violation in &one.violations {
-        found.entry((violation.oracle, violation.seen.clone())).or_default().push(one.clone());
     }
 }
 

@@ -62,9 +62,8 @@ fn attempt(
     plan: Plan,
     oracle: Oracle,
 ) -> Option<Shrunk> {
-    if plan.steps.first()?.spec.is_none() {
-        return None;
-    }
+    // Something has to be created first.
+    plan.steps.first()?.spec.as_ref()?;
     let steps = Arc::new(plan.steps.clone());
     let alone = undisturbed(subject, settings.seed, &steps, noise);
     if alone.refused.is_some() || !alone.violations.is_empty() {

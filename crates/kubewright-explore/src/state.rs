@@ -1,7 +1,7 @@
 //! What a cluster comes to: its objects without what differs from run to run.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -65,7 +65,7 @@ pub(crate) struct Reader {
     /// What was written before is not looked at.
     pub(crate) since: u64,
     pub(crate) noise: Arc<Noise>,
-    read: HashMap<(ResourceId, Arc<str>), (u64, Arc<Normal>)>,
+    read: BTreeMap<(String, Arc<str>), (u64, Arc<Normal>)>,
 }
 
 /// What differs between two undisturbed runs with other seeds: pointers into objects.
@@ -74,7 +74,7 @@ pub(crate) struct Noise(BTreeMap<String, BTreeSet<String>>);
 
 impl Reader {
     pub(crate) fn new(noise: Arc<Noise>) -> Self {
-        Self { since: 0, noise, read: HashMap::new() }
+        Self { since: 0, noise, read: BTreeMap::new() }
     }
 
     pub(crate) fn read(&mut self, snapshot: &Snapshot) -> State {
@@ -88,7 +88,7 @@ impl Reader {
                 if stored.revision <= self.since {
                     continue;
                 }
-                let normal = self.normal(resource, &called, stored);
+                let normal = self.normal(&called, stored);
                 // What its owner makes of it is not the operator's doing.
                 if called == "pods" && normal.value["metadata"]["owners"] != json!([]) {
                     continue;
@@ -103,8 +103,8 @@ impl Reader {
         State(state)
     }
 
-    fn normal(&mut self, resource: &ResourceId, called: &str, stored: &Arc<Stored>) -> Arc<Normal> {
-        let key = (resource.clone(), stored.key.clone());
+    fn normal(&mut self, called: &str, stored: &Arc<Stored>) -> Arc<Normal> {
+        let key = (called.to_owned(), stored.key.clone());
         if let Some((revision, known)) = self.read.get(&key)
             && *revision == stored.revision
         {

@@ -128,6 +128,11 @@ struct Keeps<S: System>(Outside<Asked<S>>);
 
 impl<S: System> Reconciler<Entry> for Keeps<S> {
     async fn reconcile(&self, entry: &Entry, cx: &Context<Entry>) -> Result<Next> {
+        // What the system keeps for an entry that is gone, nobody would remove: a view may be old, the server's is not.
+        let now = cx.live().get::<Entry>(&entry.name_any()).await?;
+        if now.is_none_or(|now| now.uid() != entry.uid()) {
+            return Ok(Next::on_change());
+        }
         let put = Ask::Put { id: id(entry), record: entry.spec.record.clone() };
         let outcome = self.0.ask(&put).await;
         cx.status(status(Some(&outcome))).await?;

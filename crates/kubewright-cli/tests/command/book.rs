@@ -14,11 +14,12 @@ use crate::{
 };
 
 /// The pages of the commands, in the order in which a project meets them.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "commands/init.md",
     "commands/create.md",
     "commands/generate.md",
     "commands/test.md",
+    "commands/explore.md",
     "commands/build.md",
     "commands/install.md",
     "commands/deploy.md",

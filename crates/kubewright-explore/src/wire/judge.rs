@@ -62,6 +62,9 @@ struct Requests {
     requests: BTreeMap<String, Value>,
 }
 
+/// Tells how big something is, in one way of several.
+type SizeOf = fn(&Size) -> Option<f64>;
+
 impl Judge {
     pub(super) fn most_calls(&self) -> usize {
         let undisturbed = self.expected.as_ref().map_or(0, |expected| expected.calls);
@@ -163,12 +166,12 @@ impl Judge {
             .map(|end| end?.get(object).and_then(|one| Sized::deserialize(one).ok()).map(|sized| sized.spec))
             .collect();
         let Some(ends) = ends else { return };
-        let least = |size: fn(&Size) -> Option<f64>| {
+        let least = |size: SizeOf| {
             let wanted = ends.iter().filter_map(size).reduce(f64::min)?;
             let (before, after) = (size(&before)?, size(&after)?);
             (after < before && after < wanted).then_some((before, after, wanted))
         };
-        let sizes: [(&str, fn(&Size) -> Option<f64>); 2] = [
+        let sizes: [(&str, SizeOf); 2] = [
             ("replicas", |size| size.replicas.map(|replicas| replicas as f64)),
             ("storage", |size| {
                 let text = size.resources.requests.get("storage")?.as_str()?;

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use kubewright_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::Line;
-use crate::{call::Call, plan::Fault, state::resource_id};
+use crate::{call::Call, oracle::Oracle, plan::Fault, state::resource_id};
 
 /// How long calls are slow.
 const SLOW: Duration = Duration::from_secs(60);
@@ -27,14 +26,10 @@ impl Line {
     /// Somebody or something else changes the cluster.
     pub(super) async fn meddle(&self, call: &Call, fault: Fault, answer: Option<&Bytes>) {
         let shared = &self.wire.0;
-        let delete = async |resource: &str, key: &str, now: bool| {
-            let Some(path) = path_of(resource, key, &shared.server) else { return };
+        let delete = async |path: String, now: bool| {
             let body = if now { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
-            let request = Request::delete(path).body(body.to_string().into_bytes());
-            if let Ok(request) = request {
-                // What is gone already need not go.
-                let _ = shared.admin.request_text(request).await;
-            }
+            let request = Request::delete(path).header("content-type", "application/json");
+            self.carry_out(request.body(body.to_string().into_bytes())).await;
         };
         match fault {
             Fault::ChildDeleted => {
@@ -45,11 +40,11 @@ impl Line {
                     Some(namespace) => format!("{namespace}/{name}"),
                     None => name.to_owned(),
                 };
-                delete(&call.resource, &key, false).await;
+                delete(path_of(&call.resource, &call.version, &key), false).await;
             }
             Fault::PodLost => {
                 if let Some(pod) = self.a_pod() {
-                    delete("pods", &pod, true).await;
+                    delete(path_of("pods", "v1", &pod), true).await;
                 }
             }
             Fault::NodeLost => {
@@ -78,11 +73,7 @@ impl Line {
     /// Adds an optional field to the definition of the resource.
     async fn change_schema(&self) {
         let shared = &self.wire.0;
-        let Some(path) =
-            path_of("customresourcedefinitions.apiextensions.k8s.io", &shared.primary, &shared.server)
-        else {
-            return;
-        };
+        let path = path_of("customresourcedefinitions.apiextensions.k8s.io", "v1", &shared.primary);
         let definitions = resource_id("customresourcedefinitions.apiextensions.k8s.io");
         let stored = shared.server.snapshot().collection(&definitions).get(&shared.primary).cloned();
         let definition = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.bytes).ok());
@@ -92,24 +83,32 @@ impl Line {
                 fields["addedWhileRunning"] = json!({"type": "string"});
             }
         }
-        let request = Request::put(path)
-            .header("content-type", "application/json")
-            .body(definition.to_string().into_bytes());
-        if let Ok(request) = request {
-            let _ = shared.admin.request_text(request).await;
+        let request = Request::put(path).header("content-type", "application/json");
+        self.carry_out(request.body(definition.to_string().into_bytes())).await;
+    }
+
+    /// What others do is done, or it is no fault. What is gone already need not go.
+    async fn carry_out(&self, request: http::Result<Request<Vec<u8>>>) {
+        let Ok(request) = request else { return };
+        match self.wire.0.admin.request_text(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(why) => {
+                let seen = format!("what others were to do could not be done: {why}");
+                self.wire.state().violate(Oracle::Budget, seen);
+            }
+            Ok(_) => {}
         }
     }
 }
 
-/// The path of an object, in a version in which it is served.
-fn path_of(resource: &str, key: &str, server: &ApiServer) -> Option<String> {
-    let stored = server.snapshot().collection(&resource_id(resource)).get(key).cloned()?;
-    let object: Value = serde_json::from_slice(&stored.bytes).ok()?;
-    let version = object["apiVersion"].as_str()?;
-    let root = if version.contains('/') { "apis" } else { "api" };
-    let (plural, name) = (resource.split('.').next()?, stored.name());
-    Some(match stored.namespace() {
-        "" => format!("/{root}/{version}/{plural}/{name}"),
-        namespace => format!("/{root}/{version}/namespaces/{namespace}/{plural}/{name}"),
-    })
+/// The path of an object in a version.
+fn path_of(resource: &str, version: &str, key: &str) -> String {
+    let (plural, root) = match resource.split_once('.') {
+        Some((plural, group)) => (plural, format!("/apis/{group}/{version}")),
+        None => (resource, format!("/api/{version}")),
+    };
+    match key.split_once('/') {
+        Some((namespace, name)) => format!("{root}/namespaces/{namespace}/{plural}/{name}"),
+        None => format!("{root}/{plural}/{key}"),
+    }
 }

@@ -55,7 +55,8 @@ pub fn keeper() -> Operator {
     operator(|gadget, cx| {
         Box::pin(async move {
             cx.apply(text(gadget)).await?;
-            cx.status(GadgetStatus { note: Some(gadget.spec.text.clone()), ..GadgetStatus::default() }).await?;
+            cx.status(GadgetStatus { note: Some(gadget.spec.text.clone()), ..GadgetStatus::default() })
+                .await?;
             Ok(Next::on_change())
         })
     })

@@ -32,7 +32,8 @@ pub(crate) async fn run(cx: TaskContext) -> Result<()> {
     let sight = Arc::new(Sight::new(Queue::new(Options::default(), Entropy::seeded(0))));
     let collector = Collector::new(cx.clone(), sight.clone());
     let queue = sight.queue();
-    queue.add(Work::Discover, Priority::High);
+    // Not at once: whoever waits for the cluster need not wait for this.
+    queue.add_after(Work::Discover, SETTLING, Priority::High);
     let ended = async {
         cx.shutdown.requested().await;
         queue.shut_down();

@@ -4,7 +4,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use kubewright::prelude::*;
+use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 use serde_json::json;
 
@@ -22,32 +22,38 @@ struct Keeps(Done);
 
 impl Reconciler<Zoo> for Keeps {
     async fn reconcile(&self, zoo: &Zoo, cx: &Context<Zoo>) -> Result<Next> {
-        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), cx.namespace());
-        let name = format!("{}-config", zoo.name_any());
-        if zoo.metadata.deletion_timestamp.is_some() {
-            if let Some(map) = cx.get::<ConfigMap>(&name)? {
-                cx.delete(&map).await?;
-            }
-            if zoo.finalizers().iter().any(|one| one == FINALIZER) {
-                cx.patch(&cx.object(), json!({"metadata": {"finalizers": []}})).await?;
-            }
-            if self.0 == Done::Right {
-                return Ok(Next::on_change());
-            }
-        } else if zoo.finalizers().is_empty() {
+        let is_going = zoo.metadata.deletion_timestamp.is_some();
+        let is_marked = zoo.finalizers().iter().any(|one| one == FINALIZER);
+        if is_going && is_marked {
+            cx.patch(&cx.object(), json!({"metadata": {"finalizers": []}})).await?;
+        } else if !is_going && !is_marked {
             cx.patch(&cx.object(), json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
         }
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"animal": zoo.spec.animal},
-        });
-        maps.patch(&name, &PatchParams::apply("zoo").force(), &Patch::Apply(map)).await?;
+        if self.0 == Done::Right {
+            if !is_going {
+                cx.apply(map(zoo)).await?;
+            }
+            return Ok(Next::on_change());
+        }
+        // It is tidied up by hand, and then made again.
+        let name = map(zoo).name_any();
+        if is_going && let Some(map) = cx.get::<ConfigMap>(&name)? {
+            cx.delete(&map).await?;
+        }
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), cx.namespace());
+        maps.patch(&name, &PatchParams::apply("zoo").force(), &Patch::Apply(map(zoo))).await?;
         Ok(Next::on_change())
     }
 }
 
+fn map(zoo: &Zoo) -> ConfigMap {
+    let data = [("animal".to_owned(), zoo.spec.animal.clone())].into();
+    ConfigMap { metadata: child_meta(zoo, "config"), data: Some(data), ..ConfigMap::default() }
+}
+
 fn operator(done: Done) -> Operator {
     use kubewright::Verb;
-    let controller = Controller::of::<Zoo>().reconciles_deleted().reads::<ConfigMap>();
+    let controller = Controller::of::<Zoo>().reconciles_deleted().owns::<ConfigMap>();
     let controller = controller.needs::<ConfigMap>(&[Verb::Create, Verb::Patch, Verb::Delete]);
     Operator::new("zoo-operator").controller(controller.needs::<Zoo>(&[Verb::Patch]).run(Keeps(done)))
 }

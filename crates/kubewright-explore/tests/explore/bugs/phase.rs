@@ -25,7 +25,7 @@ impl Reconciler<Ring> for Nodes {
     async fn reconcile(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
         let wanted = ring.spec.nodes;
         if self.0 == Done::Right {
-            return self.from_what_is_there(ring, cx).await;
+            return self.by_what_is_there(ring, cx).await;
         }
         let reached = ring.status.as_ref().and_then(|status| status.nodes).unwrap_or(0);
         for node in wanted..reached {
@@ -46,7 +46,7 @@ impl Reconciler<Ring> for Nodes {
 }
 
 impl Nodes {
-    async fn from_what_is_there(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
+    async fn by_what_is_there(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
         let wanted: Vec<String> =
             (0..ring.spec.nodes).map(|node| child_name(ring, &node.to_string())).collect();
         for node in cx.children::<ConfigMap>()? {

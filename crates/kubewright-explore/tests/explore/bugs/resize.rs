@@ -1,12 +1,6 @@
 //! Two writes for one thing: the new size is noted, then the volume is made larger. After a crash in between, the note
 //! says that all is done.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequirements},
-    apimachinery::pkg::api::resource::Quantity,
-};
 use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 use serde_json::json;
@@ -29,40 +23,30 @@ impl Reconciler<Disk> for Resize {
     async fn reconcile(&self, disk: &Disk, cx: &Context<Disk>) -> Result<Next> {
         let size = disk.spec.size;
         if self.0 == Done::Right {
-            cx.apply(claim(disk, size)).await?;
+            cx.apply(volume(disk, size)).await?;
             return Ok(Next::on_change());
         }
         let noted = disk.annotations().get(NOTE).and_then(|noted| noted.parse().ok()).unwrap_or(0);
         if noted == 0 {
-            cx.apply(claim(disk, size)).await?;
+            cx.apply(volume(disk, size)).await?;
         }
         if size > noted {
             let note = json!({"metadata": {"annotations": {NOTE: size.to_string()}}});
             cx.patch(&cx.object(), note).await?;
-            cx.apply(claim(disk, size)).await?;
+            cx.apply(volume(disk, size)).await?;
         }
         Ok(Next::on_change())
     }
 }
 
-fn claim(disk: &Disk, size: i64) -> PersistentVolumeClaim {
-    let requests: BTreeMap<String, Quantity> = [("storage".to_owned(), Quantity(format!("{size}Gi")))].into();
-    PersistentVolumeClaim {
-        metadata: child_meta(disk, "data"),
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            resources: Some(VolumeResourceRequirements {
-                requests: Some(requests),
-                ..VolumeResourceRequirements::default()
-            }),
-            ..PersistentVolumeClaimSpec::default()
-        }),
-        ..PersistentVolumeClaim::default()
-    }
+/// The volume, as far as it matters here.
+fn volume(disk: &Disk, size: i64) -> ConfigMap {
+    let data = [("size".to_owned(), format!("{size}Gi"))].into();
+    ConfigMap { metadata: child_meta(disk, "data"), data: Some(data), ..ConfigMap::default() }
 }
 
 fn operator(done: Done) -> Operator {
-    let controller = Controller::of::<Disk>().owns::<PersistentVolumeClaim>();
+    let controller = Controller::of::<Disk>().owns::<ConfigMap>();
     Operator::new("disk-operator")
         .controller(controller.needs::<Disk>(&[kubewright::Verb::Patch]).run(Resize(done)))
 }
