@@ -174,6 +174,9 @@ fn normalise(object: &mut Value, resource: &str) {
     }
     if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         conditions.sort_by_key(|one| one["type"].as_str().unwrap_or_default().to_owned());
+        for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+            condition.remove("observedGeneration");
+        }
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("observedGeneration");

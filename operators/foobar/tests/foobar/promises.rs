@@ -26,3 +26,9 @@ promises!(kept();
 async fn a_resource_without_a_type_is_looked_after() {
     kept().a_resource_from_before_a_field_is_looked_after("/spec/type").await;
 }
+
+/// Some faults, at all steps of the way; `kubewright explore` tries all of them.
+#[test]
+fn whatever_goes_wrong_is_survived() {
+    kubewright_explore::explore(foobar_operator::operator).sample(SAMPLE).runs(25).run().assert_survived();
+}

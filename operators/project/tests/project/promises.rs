@@ -9,3 +9,9 @@ promises!(Promises::of(operator, SAMPLE));
 async fn a_resource_from_before_there_were_conditions_is_looked_after() {
     Promises::of(operator, SAMPLE).a_resource_from_before_a_field_is_looked_after("/status/conditions").await;
 }
+
+/// Some faults, at all steps of the way; `kubewright explore` tries all of them.
+#[test]
+fn whatever_goes_wrong_is_survived() {
+    kubewright_explore::explore(operator).sample(SAMPLE).runs(25).run().assert_survived();
+}

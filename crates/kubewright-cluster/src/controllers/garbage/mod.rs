@@ -27,13 +27,16 @@ const WORKERS: usize = 20;
 /// How long to wait for other changes of definitions before kinds are looked for.
 const SETTLING: Duration = Duration::from_millis(100);
 
+/// How long everything else has before the watches of all kinds begin, which are half the work of a start: what is gone by
+/// then is found missing.
+const HEAD_START: Duration = Duration::from_secs(3);
+
 /// Collects until the operator ends.
 pub(crate) async fn run(cx: TaskContext) -> Result<()> {
     let sight = Arc::new(Sight::new(Queue::new(Options::default(), Entropy::seeded(0))));
     let collector = Collector::new(cx.clone(), sight.clone());
     let queue = sight.queue();
-    // Not at once: whoever waits for the cluster need not wait for this.
-    queue.add_after(Work::Discover, SETTLING, Priority::High);
+    queue.add_after(Work::Discover, HEAD_START, Priority::High);
     let ended = async {
         cx.shutdown.requested().await;
         queue.shut_down();
