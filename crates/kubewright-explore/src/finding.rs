@@ -152,7 +152,7 @@ impl fmt::Display for Finding {
         if !self.plan.faults.is_empty() {
             writeln!(f, "\n{}", self.timelines())?;
         }
-        writeln!(f, "  {} ({BOOK}#{oracle})", oracle.explanation())
+        writeln!(f, "  {} ({BOOK}#{})", oracle.explanation(), oracle.chapter())
     }
 }
 

@@ -64,6 +64,14 @@ impl Oracle {
         serde_json::from_value(name.into()).ok()
     }
 
+    /// The heading under which the book tells of it.
+    pub(crate) fn chapter(self) -> String {
+        match self {
+            Self::Always | Self::Eventually | Self::Sometimes => "your-own".to_owned(),
+            _ => self.name(),
+        }
+    }
+
     /// What a finding of it means, and what usually mends it.
     pub fn explanation(self) -> &'static str {
         match self {
@@ -90,11 +98,17 @@ impl Oracle {
                 "What is reached for a spec depends on what was there before. Usually something is only added to, \
                  never taken away, or changes are held back until a state is reached that a bad change prevents."
             }
-            Self::Status => "The status says something that is not so.",
-            Self::Budget => {
-                "The operator panicked, hung, flooded the server or did not wait as long as it was told."
+            Self::Status => {
+                "The status says something that is not so. Usually it is written before the work is done, or from what was \
+                 meant rather than from what the children say."
             }
-            Self::Fencing => "A replica that does not lead any more has written.",
+            Self::Budget => {
+                "The operator panicked, hung, flooded the server, left a task behind or did not wait as long as it was told."
+            }
+            Self::Fencing => {
+                "A replica that does not lead any more has written. Usually with a client that does not know of the election, \
+                 or in a task that nobody awaits."
+            }
             Self::Rights => "The operator did what its Role does not allow, or told a secret.",
             Self::Replay => {
                 "The same plan gave another run. Usually the machine's clock, a random number that is not the \
@@ -125,5 +139,27 @@ pub struct Violation {
 impl Violation {
     pub(crate) fn new(oracle: Oracle, seen: impl Into<String>) -> Self {
         Self { oracle, seen: seen.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_book_tells_of_every_oracle() {
+        let book = include_str!("../../../docs/howto/reliability.md");
+        for oracle in Oracle::ALL {
+            let heading = format!("\n## {}\n", oracle.chapter().replace("your-own", "Your own"));
+            assert!(book.contains(&heading), "{oracle}");
+        }
+    }
+
+    #[test]
+    fn the_book_tells_of_every_fault() {
+        let book = include_str!("../../../docs/howto/reliability.md");
+        for fault in crate::Fault::all() {
+            assert!(book.contains(&format!("`{fault}`")), "{fault}");
+        }
     }
 }

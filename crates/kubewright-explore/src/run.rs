@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use kubewright::{
     Options, Running, clock::Clock, entropy::Entropy, external::Rehearsal, leader::LeaderElection,
@@ -44,7 +45,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long nothing may be written once all is well, in a disturbed run and in one that was not; and how long after a
 /// resync and a restart.
 const QUIET: Duration = Duration::from_secs(60);
-const LONG_QUIET: Duration = Duration::from_secs(8 * 60);
+const LONG_QUIET: Duration = Duration::from_secs(3 * 60);
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// How soon an operator is started again.
 const RESTART: Duration = Duration::from_secs(1);
@@ -70,6 +71,8 @@ pub(crate) struct Attempt {
     pub(crate) logs: bool,
     /// Whether replicas elect a leader.
     pub(crate) elects: bool,
+    /// Whether all revisions are others than usually.
+    pub(crate) is_shifted: bool,
 }
 
 impl Attempt {
@@ -85,6 +88,7 @@ impl Attempt {
             rests_often: false,
             logs: false,
             elects: false,
+            is_shifted: false,
         }
     }
 }
@@ -126,6 +130,16 @@ pub(crate) fn run(subject: &Subject, attempt: Attempt) -> Outcome {
         std::mem::forget(runtime);
     }
     outcome
+}
+
+/// Has something written, so that the revisions of everything after it are others.
+async fn shift(client: &Client) {
+    let nothing = ConfigMap {
+        metadata: ObjectMeta { name: Some("shift".to_owned()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    // If it were not written, more would be compared than can be.
+    let _ = Api::namespaced(client.clone(), "kube-public").create(&PostParams::default(), &nothing).await;
 }
 
 struct Run<'a> {
@@ -187,8 +201,11 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     if attempt.logs {
         logs.tell(wire.clone());
     }
+    if attempt.is_shifted {
+        shift(&cluster.client()).await;
+    }
     let operator = Supervisor::start(subject, &cluster, &wire, &rehearsal, attempt.seed, attempt.elects);
-    let mut reader = Reader::new(attempt.noise);
+    let mut reader = Reader::new(attempt.noise, &namespace);
     operator.is_working().await;
     sleep(LOOK).await;
     reader.since = cluster.server().revision();

@@ -75,6 +75,9 @@ struct Found {
 /// Finds what of a value can be changed.
 fn look(value: &Value, schema: &Value, at: &mut String, found: &mut Found) {
     let field = at.rsplit('/').next().unwrap_or_default().to_lowercase();
+    if names_another(&field) {
+        return;
+    }
     match value {
         Value::Bool(on) => found.changes.push((at.clone(), json!(!on))),
         Value::Number(number) => {
@@ -117,9 +120,10 @@ fn look(value: &Value, schema: &Value, at: &mut String, found: &mut Found) {
             if schema["additionalProperties"]["type"] == "string" {
                 found.changes.push((format!("{at}/added"), json!("yes")));
             }
-            for (name, schema) in
-                properties.into_iter().flatten().filter(|(name, _)| !fields.contains_key(*name))
-            {
+            let is_open = |(name, _): &(&String, &Value)| {
+                !fields.contains_key(*name) && !names_another(&name.to_lowercase())
+            };
+            for (name, schema) in properties.into_iter().flatten().filter(is_open) {
                 if let Some(value) = example(schema) {
                     found.changes.push((format!("{at}/{name}"), value));
                 }
@@ -127,6 +131,12 @@ fn look(value: &Value, schema: &Value, at: &mut String, found: &mut Found) {
         }
         _ => {}
     }
+}
+
+/// Whether a field is likely to name something else in the cluster, which would not be there under another name.
+fn names_another(field: &str) -> bool {
+    let of_others = ["namespace", "serviceaccount", "secretname", "configmapname", "classname", "nodename"];
+    of_others.iter().any(|other| field.contains(other)) || field.ends_with("ref") || field.ends_with("refs")
 }
 
 /// Twice a quantity such as `1Gi`, if it is one.

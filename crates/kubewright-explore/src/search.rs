@@ -459,7 +459,8 @@ fn ground(
         return Ok(Err(first.violations.iter().cloned().map(found).collect()));
     }
     let first = undisturbed(subject, settings.seed, &steps, &quiet);
-    let other = undisturbed(subject, settings.seed.wrapping_add(1), &steps, &quiet);
+    let other = Attempt::undisturbed(&steps, settings.seed.wrapping_add(1), &quiet);
+    let other = run(subject, Attempt { is_shifted: true, ..other });
     let mut noise = Noise::default();
     for (one, other) in first.expected.states.iter().zip(&other.expected.states) {
         noise.add(one, other);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::trace::digest;
 
 /// What is no part of what an operator brings about: told, measured or worked out by the cluster itself.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 14] = [
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
@@ -24,6 +24,8 @@ const LEFT_OUT: [&str; 12] = [
     "ipaddresses.networking.k8s.io",
     "customresourcedefinitions.apiextensions.k8s.io",
     "csinodes.storage.k8s.io",
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
 ];
 /// What of the metadata differs from run to run.
 const FLEETING: [&str; 8] = [
@@ -64,6 +66,8 @@ impl Eq for Normal {}
 pub(crate) struct Reader {
     /// What was written before is not looked at.
     pub(crate) since: u64,
+    /// Where the operator itself lives: what it has there is its own affair.
+    home: String,
     pub(crate) noise: Arc<Noise>,
     read: BTreeMap<(String, Arc<str>), (u64, Arc<Normal>)>,
 }
@@ -73,8 +77,8 @@ pub(crate) struct Reader {
 pub(crate) struct Noise(BTreeMap<String, BTreeSet<String>>);
 
 impl Reader {
-    pub(crate) fn new(noise: Arc<Noise>) -> Self {
-        Self { since: 0, noise, read: BTreeMap::new() }
+    pub(crate) fn new(noise: Arc<Noise>, home: &str) -> Self {
+        Self { since: 0, home: home.to_owned(), noise, read: BTreeMap::new() }
     }
 
     pub(crate) fn read(&mut self, snapshot: &Snapshot) -> State {
@@ -85,7 +89,7 @@ impl Reader {
                 continue;
             }
             for stored in snapshot.collection(resource).range("", "") {
-                if stored.revision <= self.since {
+                if stored.revision <= self.since || stored.namespace() == self.home {
                     continue;
                 }
                 let normal = self.normal(&called, stored);
