@@ -206,7 +206,9 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     }
     let operator = Supervisor::start(subject, &cluster, &wire, &rehearsal, attempt.seed, attempt.elects);
     let mut reader = Reader::new(attempt.noise, &namespace);
-    operator.is_working().await;
+    if !operator.is_working().await {
+        wire.state().violate(Oracle::Budget, format!("the operator does not work within {PATIENCE:?}"));
+    }
     sleep(LOOK).await;
     reader.since = cluster.server().revision();
     let resource = subject.api(cluster.client());
@@ -512,7 +514,11 @@ impl Run<'_> {
         for what in ["at a resync", "after a restart"] {
             match what {
                 "at a resync" => self.operator.resync(),
-                _ => self.operator.restart().await,
+                _ if self.operator.restart().await => {}
+                _ => {
+                    let seen = format!("started anew, the operator does not work within {PATIENCE:?}");
+                    return self.violate(Oracle::Budget, seen);
+                }
             }
             let before = self.wire.state().writes.len();
             sleep(AFTERWARDS).await;
@@ -610,9 +616,10 @@ impl Supervisor {
         Self { task, orders, working }
     }
 
-    /// Waits until the operator works.
-    async fn is_working(&self) {
-        let _ = self.working.clone().wait_for(|starts| *starts > 0).await;
+    /// Waits until the operator works, but not for ever; whether it does.
+    async fn is_working(&self) -> bool {
+        let mut working = self.working.clone();
+        timeout(PATIENCE, working.wait_for(|starts| *starts > 0)).await.is_ok_and(|works| works.is_ok())
     }
 
     fn resync(&self) {
@@ -626,10 +633,11 @@ impl Supervisor {
         timeout(RESTART, answer).await.ok().and_then(Result::ok).unwrap_or(f64::INFINITY)
     }
 
-    async fn restart(&mut self) {
+    /// Starts it anew; whether it works again.
+    async fn restart(&mut self) -> bool {
         let starts = *self.working.borrow();
         let _ = self.orders.send(Order::Restart);
-        let _ = self.working.wait_for(|now| *now > starts).await;
+        timeout(PATIENCE, self.working.wait_for(|now| *now > starts)).await.is_ok_and(|works| works.is_ok())
     }
 
     fn end(self) {

@@ -116,25 +116,15 @@ struct Search<'s, P> {
 #[derive(Default)]
 struct Found(BTreeMap<(Oracle, String), Alike>);
 
-struct Alike {
-    /// When the first of them came in.
-    order: usize,
-    violation: Violation,
-    runs: Vec<Told>,
-}
+type Alike = Vec<(Violation, Told)>;
 
 impl Found {
     /// Remembers a run that came to something that must not be.
     fn note(&mut self, one: &Told) {
         for violation in &one.violations {
             let fault = one.faults.first().map(|first| format!("{} at {}", first.fault, first.point.call));
-            let (order, key) = (self.0.len(), (violation.oracle, fault.unwrap_or_default()));
-            let alike = self.0.entry(key).or_insert_with(|| Alike {
-                order,
-                violation: violation.clone(),
-                runs: Vec::new(),
-            });
-            alike.runs.push(one.clone());
+            let key = (violation.oracle, fault.unwrap_or_default());
+            self.0.entry(key).or_default().push((violation.clone(), one.clone()));
         }
     }
 }
@@ -331,9 +321,17 @@ impl<P: FnMut(Progress)> Search<'_, P> {
     /// the same.
     fn look_into(&mut self, ground: &Ground, found: Found) {
         let mut alike: BTreeMap<Oracle, usize> = BTreeMap::new();
+        // In the order of the scenario, in whichever order they came in.
+        let place = |(_, told): &(Violation, Told)| {
+            let first = told.faults.first().map(|first| first.point.clone()).unwrap_or_default();
+            (ground.steps.iter().position(|step| step.name == first.step), first)
+        };
         let mut found: Vec<Alike> = found.0.into_values().collect();
-        found.sort_by_key(|alike| alike.order);
-        for Alike { violation, runs, .. } in found {
+        found.iter_mut().for_each(|alike| alike.sort_by_cached_key(place));
+        found.sort_by_cached_key(|alike| alike.first().map(place));
+        for alike_runs in found {
+            let violation = alike_runs[0].0.clone();
+            let runs: Vec<Told> = alike_runs.into_iter().map(|(_, told)| told).collect();
             let known = alike.entry(violation.oracle).or_default();
             *known += 1;
             if *known > MOST_ALIKE {
