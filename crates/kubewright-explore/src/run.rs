@@ -266,6 +266,10 @@ impl Run<'_> {
             }
             self.wire.step(&step.name, &what, at + 1 == steps.len());
             if let Err(why) = self.take(step).await {
+                if self.expected.is_some() {
+                    let seen = format!("step `{}` is refused, however often it is tried: {why}", step.name);
+                    self.violate(Oracle::Converges, seen);
+                }
                 return Some((step.name.clone(), why));
             }
             self.wire.stepped();

@@ -73,6 +73,15 @@ fn refusal(arguments: &[&str], code: i32) -> String {
 }
 
 #[test]
+fn one_without_the_explorer_says_how_to_have_it() {
+    for arguments in [&["explore"][..], &["explore", "--level", "pairs"], &["explore", "--help"]] {
+        let said = refusal(arguments, 2);
+        assert!(said.starts_with("error: this program was built without the explorer"), "{said}");
+        assert!(said.contains("--features explore"), "{said}");
+    }
+}
+
+#[test]
 fn help_tells_a_stranger_what_to_do() {
     insta::assert_snapshot!(stdout(&["--help"]));
 }
