@@ -29,7 +29,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 /// How long everything else has before the watches of all kinds begin, which are half the work of a start: what is gone by
 /// then is found missing.
-const HEAD_START: Duration = Duration::from_secs(3);
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Collects until the operator ends.
 pub(crate) async fn run(cx: TaskContext) -> Result<()> {
