@@ -2,13 +2,13 @@
 //! survive.
 //!
 //! An operator, an API server, the controllers of a cluster and its nodes run in one thread, on one virtual clock, from
-//! one seed. So the same [plan](Planned) gives the same run, and a run takes milliseconds: every single fault can be
+//! one seed. So the same [plan](Planned) gives the same run, and a run takes hundredths of a second: every single fault can be
 //! tried at every single step. All it needs is the operator and a sample of its resource.
 //!
 //! - `scenario`, `draft`: what a user does with the resource
 //! - `wire`: the line between operator and server, on which things go wrong
 //! - `branch`: a run goes two ways wherever a fault may strike
-//! - `run`: one run, from its beginning to its end
+//! - `run`, `supervisor`: one run, from its beginning to its end
 //! - `state`: what a cluster comes to, without what differs from run to run
 //! - `oracle`, `readiness`, `secrets`: what must hold
 //! - `search`, `shrink`: which runs are made, and which of them are told of
@@ -31,6 +31,7 @@ mod secrets;
 mod shrink;
 mod state;
 mod subject;
+mod supervisor;
 mod timeline;
 mod trace;
 mod wire;

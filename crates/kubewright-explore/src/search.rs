@@ -120,8 +120,8 @@ type Alike = Vec<(Violation, Told)>;
 
 impl Found {
     /// Remembers a run that came to something that must not be.
-    fn note(&mut self, one: &Told) {
-        for violation in &one.violations {
+    fn note(&mut self, one: &Told, oracles: &BTreeSet<Oracle>) {
+        for violation in one.violations.iter().filter(|violation| oracles.contains(&violation.oracle)) {
             let fault = one.faults.first().map(|first| format!("{} at {}", first.fault, first.point.call));
             let key = (violation.oracle, fault.unwrap_or_default());
             self.0.entry(key).or_default().push((violation.clone(), one.clone()));
@@ -299,7 +299,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             let crew = Crew::set_out(settings, |way| make_again(subject, settings, ground, &again, way));
             crew.map_err(impossible)?.gather(settings, |one| {
                 self.report.made_again += 1;
-                found.note(&one);
+                found.note(&one, &settings.oracles);
             });
         }
         Ok(runs)
@@ -311,7 +311,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
         self.met.extend(&one.sometimes);
         self.report.runs += 1;
-        found.note(&one);
+        found.note(&one, &self.settings.oracles);
         let (steps, runs) = (ground.steps.len(), self.report.runs);
         let findings = found.0.len() + self.report.findings.len();
         (self.progress)(Progress { level, step, steps, runs, total, findings });

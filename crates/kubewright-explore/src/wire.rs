@@ -6,45 +6,36 @@
 mod asks;
 mod deliveries;
 mod judge;
+mod line;
 mod meddling;
 mod rivals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::{Future, pending},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use kube::{Client, client::Body as RequestBody};
-use kubewright_apiserver::{ApiServer, Body, auth::UserInfo};
+use kube::Client;
+use kubewright_apiserver::{ApiServer, auth::UserInfo};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::json;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
-use tower_service::Service as _;
 
-use self::{deliveries::WireBody, judge::Judge, rivals::Former};
 pub(crate) use self::{judge::Expected, rivals::identity};
+use self::{judge::Judge, line::Line, rivals::Former};
 use crate::{
     branch::{Brancher, Dice},
-    call::{Call, Class},
+    call::Call,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
-    state::resource_id,
     subject::Demands,
-    trace::{Entry, What, digest_of},
+    trace::{Entry, What},
     world::World,
 };
 
-/// How long the server asks to be left alone.
-const RETRY_AFTER: Duration = Duration::from_secs(7);
 /// When a call counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it takes at least until what follows from a fault is to be seen.
@@ -53,8 +44,6 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(10);
 /// How long an operator sees an older view.
 const OLD_VIEW: Duration = Duration::from_secs(10);
-/// How slow a slow call is.
-const SLOW_CALL: Duration = Duration::from_secs(5);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -410,259 +399,4 @@ impl State {
     pub(crate) fn violate(&mut self, oracle: Oracle, seen: impl Into<String>) {
         self.violations.entry(oracle).or_insert_with(|| seen.into());
     }
-}
-
-/// The client's end of the line.
-#[derive(Clone)]
-struct Line {
-    wire: Wire,
-    epoch: u64,
-}
-
-impl tower_service::Service<Request<RequestBody>> for Line {
-    type Response = Response<WireBody>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        Box::pin(self.clone().send(request))
-    }
-}
-
-impl Line {
-    async fn send(self, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
-        let call = Call::of(&request);
-        if self.is_cut() || !self.is_within_budget(&call) {
-            return pending().await;
-        }
-        if let Some(until) = self.wire.parted_until(self.epoch) {
-            sleep_until(until).await;
-        }
-        let slow = self.wire.state().slow_until.is_some_and(|until| Instant::now() < until);
-        if slow && call.class != Class::Watch {
-            sleep(SLOW_CALL).await;
-        }
-        match call.class {
-            Class::Watch => self.watch(call, request).await,
-            Class::Read => self.read(call, request).await,
-            Class::Write => self.write(call, request).await,
-            Class::Other => Ok(self.pass(&call, request, None).await?.map(WireBody::Whole)),
-        }
-    }
-
-    fn is_cut(&self) -> bool {
-        self.wire.is_cut(self.epoch)
-    }
-
-    /// A flood of calls is let run dry: in paused time it would never end.
-    fn is_within_budget(&self, call: &Call) -> bool {
-        let limit = self.wire.0.judge.most_calls();
-        let mut state = self.wire.state();
-        state.calls += 1;
-        if state.calls > limit {
-            state.violate(Oracle::Budget, format!("more than {limit} calls in one run, at last: {call}"));
-        }
-        if let Some(until) = state.pauses.remove(&call.to_string())
-            && Instant::now() < until
-        {
-            let seen =
-                format!("{call}: again {:?} before the time that Retry-After told", until - Instant::now());
-            state.violate(Oracle::Budget, seen);
-        }
-        state.calls <= limit
-    }
-
-    /// Lets a call through.
-    async fn pass(
-        &self,
-        call: &Call,
-        request: Request<RequestBody>,
-        fault: Option<Fault>,
-    ) -> Result<Response<Body>, BoxError> {
-        self.pass_to(&self.wire.0.server, call, request, fault).await
-    }
-
-    async fn pass_to(
-        &self,
-        server: &ApiServer,
-        call: &Call,
-        request: Request<RequestBody>,
-        fault: Option<Fault>,
-    ) -> Result<Response<Body>, BoxError> {
-        let (parts, body) = request.into_parts();
-        let sent = body.collect_bytes().await?;
-        let stored = || {
-            let key = call.key()?;
-            server.snapshot().collection(&resource_id(&call.resource)).get(&key).cloned()
-        };
-        let before = if call.class == Class::Write { stored() } else { None };
-        let request = Request::from_parts(parts, RequestBody::from(sent.clone()));
-        let answer = server.service(self.wire.0.user.clone()).call(request).await?;
-        let told = answer.body().whole().cloned().unwrap_or_default();
-        let what = if call.class == Class::Write { What::Write } else { What::Read };
-        let digest = digest_of(&call.resource, &[&sent, &told]);
-        let mut state = self.wire.state();
-        state.note(what, call.to_string(), answer.status().as_u16(), digest, fault);
-        if call.class == Class::Write {
-            self.wire.0.judge.write(&mut state, call, &sent, before.as_deref(), answer.status(), &told);
-            self.wire.fence(&mut state, self.epoch, call, answer.status());
-        }
-        self.wire.0.judge.answer(&mut state, call, answer.status(), &told);
-        drop(state);
-        if call.class == Class::Write {
-            self.wire.observe();
-        }
-        Ok(answer)
-    }
-
-    /// An answer that the server did not give.
-    fn fail(
-        &self,
-        call: &Call,
-        fault: Fault,
-        code: StatusCode,
-        reason: &str,
-        message: &str,
-    ) -> Response<WireBody> {
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
-            "reason": reason, "message": message,
-        });
-        let what = if call.class == Class::Write { What::Write } else { What::Read };
-        self.wire.state().note(what, call.to_string(), code.as_u16(), 0, Some(fault));
-        let mut answer = Response::new(WireBody::Whole(Body::from(Bytes::from(status.to_string()))));
-        *answer.status_mut() = code;
-        answer
-    }
-
-    /// The failures that calls of all kinds know.
-    async fn failure(&self, call: &Call, fault: Fault) -> Option<Result<Response<WireBody>, BoxError>> {
-        Some(match fault {
-            Fault::TooManyRequests => {
-                let mut answer = self.fail(
-                    call,
-                    fault,
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "TooManyRequests",
-                    "The server has received too many requests and has asked us to try again later",
-                );
-                answer.headers_mut().insert("retry-after", RETRY_AFTER.as_secs().into());
-                let mut state = self.wire.state();
-                state.disturb(RETRY_AFTER + AFTERMATH);
-                state.pauses.insert(call.to_string(), Instant::now() + RETRY_AFTER);
-                Ok(answer)
-            }
-            Fault::InternalError => {
-                let message = "Internal error occurred: etcdserver: leader changed";
-                Ok(self.fail(call, fault, StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message))
-            }
-            Fault::Unavailable => {
-                let message = "The server is currently unable to handle the request";
-                Ok(self.fail(call, fault, StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message))
-            }
-            Fault::TimeoutLost => {
-                let what = if call.class == Class::Write { What::Write } else { What::Read };
-                self.wire.state().note(what, call.to_string(), 0, 0, Some(fault));
-                self.wire.time_out().await;
-                Err(timed_out())
-            }
-            _ => return None,
-        })
-    }
-
-    async fn read(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
-        let fault = self.wire.decide(self.epoch, &call.to_string(), &self.faults_of_reads());
-        match fault {
-            Some(Fault::StaleRead) => {
-                let Some(old) = self.wire.before(1) else { return pending().await };
-                Ok(self.pass_to(&old, &call, request, fault).await?.map(WireBody::Whole))
-            }
-            Some(fault) => match self.failure(&call, fault).await {
-                Some(answer) => answer,
-                None => pending().await,
-            },
-            None => {
-                let server = self.wire.view_of(&call).filter(|_| call.verb == "list");
-                let server = server.map_or_else(|| self.wire.0.server.clone(), |view| view.server);
-                Ok(self.pass_to(&server, &call, request, None).await?.map(WireBody::Whole))
-            }
-        }
-    }
-
-    fn faults_of_reads(&self) -> Vec<Fault> {
-        let has_past = self.wire.before(1).is_some();
-        Fault::OF_READS.into_iter().filter(|fault| *fault != Fault::StaleRead || has_past).collect()
-    }
-
-    async fn write(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
-        let fault = match self.faults_of_write(&call) {
-            faults if faults.is_empty() => None,
-            faults => self.wire.decide(self.epoch, &call.to_string(), &faults),
-        };
-        let Some(fault) = fault else {
-            return Ok(self.pass(&call, request, None).await?.map(WireBody::Whole));
-        };
-        match fault {
-            Fault::CrashBefore => {
-                self.wire.state().note(What::Write, call.to_string(), 0, 0, Some(fault));
-                self.wire.crash(None);
-                return pending().await;
-            }
-            Fault::CrashAfter => {
-                self.pass(&call, request, Some(fault)).await?;
-                self.wire.crash(None);
-                return pending().await;
-            }
-            Fault::TimeoutApplied => {
-                self.pass(&call, request, Some(fault)).await?;
-                self.wire.time_out().await;
-                return Err(timed_out());
-            }
-            Fault::TwoLeaders => {
-                self.wire.part(self.epoch).await;
-                return Ok(self.pass(&call, request, Some(fault)).await?.map(WireBody::Whole));
-            }
-            Fault::Conflict => {
-                let message = "Operation cannot be fulfilled: the object has been modified; please apply your \
-                               changes to the latest version and try again";
-                return Ok(self.fail(&call, fault, StatusCode::CONFLICT, "Conflict", message));
-            }
-            Fault::Denied => {
-                let message = "admission webhook \"policy.example.com\" denied the request: not now";
-                return Ok(self.fail(&call, fault, StatusCode::FORBIDDEN, "Forbidden", message));
-            }
-            _ => {}
-        }
-        if let Some(answer) = self.failure(&call, fault).await {
-            return answer;
-        }
-        let answer = self.pass(&call, request, Some(fault)).await?;
-        self.meddle(&call, fault, answer.body().whole()).await;
-        Ok(answer.map(WireBody::Whole))
-    }
-
-    /// What may befall a write.
-    fn faults_of_write(&self, call: &Call) -> Vec<Fault> {
-        if matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") {
-            return Vec::new();
-        }
-        let is_child = call.resource != self.wire.0.primary && call.subresource.is_none();
-        let makes = !matches!(call.verb, "delete" | "deletecollection");
-        let may_befall = |fault: &Fault| match fault {
-            Fault::Conflict => call.verb != "create",
-            Fault::ChildDeleted => is_child && makes,
-            Fault::PodLost => self.a_pod().is_some(),
-            Fault::TwoLeaders => self.wire.0.elects,
-            _ => true,
-        };
-        Fault::OF_WRITES.into_iter().filter(may_befall).collect()
-    }
-}
-
-fn timed_out() -> BoxError {
-    std::io::Error::new(std::io::ErrorKind::TimedOut, "the call was not answered in time").into()
 }

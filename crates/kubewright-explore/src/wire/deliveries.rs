@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{BoxError, LATE, Line, OLD_VIEW, View, Wire};
+use super::{BoxError, LATE, OLD_VIEW, View, Wire, line::Line};
 use crate::{
     call::Call,
     plan::Fault,

@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::Line;
+use super::line::Line;
 use crate::{call::Call, oracle::Oracle, plan::Fault, state::resource_id};
 
 /// How long calls are slow.

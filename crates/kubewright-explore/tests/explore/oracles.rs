@@ -15,7 +15,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use kubewright::{prelude::*, workload::child_meta};
-use kubewright_explore::{Fault, Finding, Level, Oracle, explore};
+use kubewright_explore::{Fault, Finding, Oracle, explore};
 use serde_json::{Value, json};
 
 use crate::{
@@ -360,10 +360,18 @@ fn authors_have_demands_of_their_own() {
 
 #[test]
 fn an_oracle_that_is_switched_off_says_nothing() {
-    let panics = || operator(|_, _| Box::pin(async move { panic!("always") }));
-    let others = Oracle::ALL.into_iter().filter(|oracle| *oracle != Oracle::Budget);
-    let report = explore(panics).sample(SAMPLE).oracles(others).level(Level::Singles).runs(1).run();
-    report.assert_survived();
+    let panics: Doing = |_, _| Box::pin(async move { panic!("always") });
+    let floods: Doing = |_, cx| {
+        Box::pin(async move {
+            while cx.live().get::<ConfigMap>("never").await?.is_none() {}
+            Ok(Next::on_change())
+        })
+    };
+    for doing in [panics, floods] {
+        let others = Oracle::ALL.into_iter().filter(|oracle| *oracle != Oracle::Budget);
+        let report = explore(move || operator(doing)).sample(SAMPLE).oracles(others).runs(1).run();
+        report.assert_survived();
+    }
     for oracle in Oracle::ALL {
         assert_eq!(Oracle::named(&oracle.name()), Some(oracle));
     }
