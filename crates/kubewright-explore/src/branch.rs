@@ -410,10 +410,20 @@ fn fork() -> io::Result<Option<i32>> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             alarm(HUNG);
+            end_with_parent();
             std::panic::set_hook(Box::new(|_| {}));
             Ok(None)
         }
         child => Ok(Some(child)),
+    }
+}
+
+/// Has this process ended with the one that made it: nobody would take its reports.
+fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    #[allow(unsafe_code, reason = "is about this process, and a signal that there is")]
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     Error,
-    scenario::{Draft, Step, asking, steps, together},
+    scenario::{Draft, Step, asking},
     subject::Subject,
 };
 
@@ -20,23 +20,11 @@ const LINKS: usize = 4;
 pub(crate) fn draft(subject: &Subject) -> Result<Vec<Step>, Error> {
     let sample = subject.spec();
     rehearse(subject, async |definition| {
-        if let Err(why) = definition.check(&sample).await {
+        if let Err(why) = definition.apply(&sample).await {
             return Err(Error::new(format!("the sample is refused: {why}")));
         }
-        let mut changes = Vec::new();
-        for (name, candidates) in Draft::of(&sample, &subject.schema).changes {
-            let mut allowed = Vec::new();
-            for spec in candidates {
-                if definition.check(&spec).await.is_ok() {
-                    allowed.push(spec);
-                }
-            }
-            let all = together(&sample, &allowed);
-            if !allowed.is_empty() && definition.check(&all).await.is_ok() {
-                changes.push((name, all));
-            }
-        }
-        Ok(steps(&sample, changes))
+        let draft = Draft::of(&sample, &subject.schema);
+        Ok(draft.steps(&sample, async |spec| definition.check(spec).await.is_ok()).await)
     })
 }
 
@@ -45,12 +33,13 @@ pub(crate) fn chain(subject: &Subject, seed: u64) -> Result<Vec<Step>, Error> {
     let sample = subject.spec();
     let mut random = fastrand::Rng::with_seed(seed);
     rehearse(subject, async |definition| {
+        definition.apply(&sample).await.map_err(|why| Error::new(format!("the sample is refused: {why}")))?;
         let (mut steps, mut spec) = (vec![Step::apply("create", sample.clone())], sample.clone());
         for link in 1..=LINKS {
-            let mut candidates = Draft::of(&spec, &subject.schema).all();
+            let mut candidates = Draft::of(&spec, &subject.schema).all(&spec);
             random.shuffle(&mut candidates);
             for candidate in candidates {
-                if candidate != spec && definition.check(&candidate).await.is_ok() {
+                if candidate != spec && definition.apply(&candidate).await.is_ok() {
                     steps.push(Step::apply(format!("change {link}"), candidate.clone()));
                     spec = candidate;
                     break;
@@ -70,11 +59,19 @@ struct Definition<'s> {
 }
 
 impl Definition<'_> {
-    /// Whether a resource may be created with this spec.
+    /// Asks for a spec.
+    async fn apply(&self, spec: &Value) -> Result<(), kube::Error> {
+        self.patch(spec, &PatchParams::apply("user").force()).await
+    }
+
+    /// Whether a spec might be asked for now.
     async fn check(&self, spec: &Value) -> Result<(), kube::Error> {
+        self.patch(spec, &PatchParams { dry_run: true, ..PatchParams::apply("user").force() }).await
+    }
+
+    async fn patch(&self, spec: &Value, parameters: &PatchParams) -> Result<(), kube::Error> {
         let object = asking(&self.subject.sample, spec);
-        let parameters = PatchParams { dry_run: true, ..PatchParams::apply("user").force() };
-        self.api.patch(&object.name_any(), &parameters, &Patch::Apply(&object)).await.map(|_| ())
+        self.api.patch(&object.name_any(), parameters, &Patch::Apply(&object)).await.map(|_| ())
     }
 }
 

@@ -33,13 +33,15 @@ pub enum Fault {
     CrashBefore,
     /// The operator dies after the write, before it hears of it.
     CrashAfter,
+    /// The operator dies after the write, and is started again only after the next change of the resource.
+    CrashPastChange,
     /// The write is refused: somebody else was faster.
     Conflict,
     /// The call is refused: there were too many.
     TooManyRequests,
     /// The call fails inside of the server.
     InternalError,
-    /// The server can't be had.
+    /// The server can't be had, and not for this call for some seconds.
     Unavailable,
     /// The call never arrives, and nobody answers.
     TimeoutLost,
@@ -49,6 +51,8 @@ pub enum Fault {
     Denied,
     /// What was written is deleted by somebody else.
     ChildDeleted,
+    /// The same, but when all has come to rest.
+    ChildDeletedLater,
     /// A pod goes without a goodbye.
     PodLost,
     /// All nodes are cut off for a while.
@@ -88,9 +92,10 @@ pub enum Fault {
 
 impl Fault {
     /// Those that may befall a write.
-    pub const OF_WRITES: [Self; 16] = [
+    pub const OF_WRITES: [Self; 18] = [
         Self::CrashBefore,
         Self::CrashAfter,
+        Self::CrashPastChange,
         Self::Conflict,
         Self::TooManyRequests,
         Self::InternalError,
@@ -99,6 +104,7 @@ impl Fault {
         Self::TimeoutApplied,
         Self::Denied,
         Self::ChildDeleted,
+        Self::ChildDeletedLater,
         Self::PodLost,
         Self::NodeLost,
         Self::ClockJump,
@@ -140,6 +146,7 @@ impl Fault {
             self,
             Self::CrashBefore
                 | Self::CrashAfter
+                | Self::CrashPastChange
                 | Self::TimeTravel
                 | Self::TimeTravelFar
                 | Self::StaleResource

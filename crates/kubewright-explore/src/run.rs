@@ -184,10 +184,15 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         primary: subject.resource_name(),
         others: Box::new(Nodes(cluster.clone())),
         plan: attempt.plan,
+        noise: attempt.noise.clone(),
         expected: attempt.expected.clone(),
         brancher: attempt.brancher,
         oracles: subject.oracles.clone(),
         demands: subject.demands.clone(),
+        unready: {
+            let subject = subject.clone();
+            Box::new(move |snapshot| subject.unready(snapshot))
+        },
         elects: attempt.elects,
     });
     let rehearsal = Rehearsal::new(wire.clone());
@@ -231,6 +236,8 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         states: std::mem::take(&mut run.states),
         deleted: std::mem::take(&mut state.deleted),
         touched: std::mem::take(&mut state.touched),
+        smallest: std::mem::take(&mut state.smallest),
+        renewed: std::mem::take(&mut state.renewed),
         calls: state.trace.len(),
     };
     let (trace, mut violations) = (std::mem::take(&mut state.trace), state.violations());
@@ -359,7 +366,10 @@ impl Run<'_> {
             None => self.come_to_rest().await,
         };
         let Some(state) = state else { return false };
-        self.look(&state, at);
+        // While something is held back, the step has not come to its end.
+        if !self.wire.holds_back() {
+            self.look(&state, at);
+        }
         self.states.push(state);
         true
     }

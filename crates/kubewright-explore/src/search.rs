@@ -36,6 +36,10 @@ const OF_CHAIN: f64 = 0.1;
 /// How many findings of an oracle are looked into.
 const MOST_ALIKE: usize = 3;
 
+/// Those oracles that a run may violate undisturbed, and still show what faults do to it.
+const BEARABLE: [Oracle; 6] =
+    [Oracle::Destruction, Oracle::Leaks, Oracle::Status, Oracle::Rights, Oracle::Always, Oracle::Eventually];
+
 /// What is known of the undisturbed run.
 pub(crate) struct Ground {
     pub(crate) steps: Arc<Vec<Step>>,
@@ -87,8 +91,16 @@ pub(crate) fn search(
         None => draft(subject)?,
     };
     let report = Report::new(subject, steps.clone());
-    let mut search =
-        Search { subject, settings, began, progress, report, met: BTreeSet::new(), left: settings.runs };
+    let mut search = Search {
+        subject,
+        settings,
+        began,
+        progress,
+        report,
+        met: BTreeSet::new(),
+        left: settings.runs,
+        known: BTreeSet::new(),
+    };
     if let Some(ground) = search.ground(steps)? {
         search.report.steps = ground.steps.to_vec();
         search.report.undisturbed.clone_from(&ground.trace);
@@ -109,6 +121,8 @@ struct Search<'s, P> {
     met: BTreeSet<usize>,
     /// How many runs may still be made.
     left: usize,
+    /// Those oracles that do not hold even undisturbed.
+    known: BTreeSet<Oracle>,
 }
 
 /// What the runs of a scenario came to that must not be: those together of which the same oracle says that it does not hold
@@ -130,15 +144,14 @@ impl Found {
 }
 
 impl<P: FnMut(Progress)> Search<'_, P> {
-    /// The undisturbed run of a scenario, unless it is a finding itself; so may be what is different without its past.
+    /// The undisturbed run of a scenario, unless nothing can be compared with it. It may be a finding itself; so may be
+    /// what is different without its past.
     fn ground(&mut self, steps: Vec<Step>) -> Result<Option<Ground>, Error> {
-        let ground = match ground(self.subject, self.settings, steps)? {
-            Ok(ground) => ground,
-            Err(findings) => {
-                self.report.findings.extend(findings);
-                return Ok(None);
-            }
-        };
+        let (ground, findings) = ground(self.subject, self.settings, steps)?;
+        // What is so without faults need not be said of each of them.
+        self.known.extend(findings.iter().map(|finding| finding.violation.oracle));
+        self.report.findings.extend(findings);
+        let Some(ground) = ground else { return Ok(None) };
         self.met.extend(&ground.sometimes);
         if let Some(violation) = history(self.subject, self.settings, &ground) {
             self.report.findings.push(self.alone(violation, &ground));
@@ -180,6 +193,11 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             // There is no end of them.
             (None, _) => Some(now + ENDLESS),
         }
+    }
+
+    /// Those oracles that have something to say of runs with faults.
+    fn judging(&self) -> BTreeSet<Oracle> {
+        self.settings.oracles.difference(&self.known).copied().collect()
     }
 
     fn is_over(&self, deadline: Option<Instant>) -> bool {
@@ -299,7 +317,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             let crew = Crew::set_out(settings, |way| make_again(subject, settings, ground, &again, way));
             crew.map_err(impossible)?.gather(settings, |one| {
                 self.report.made_again += 1;
-                found.note(&one, &settings.oracles);
+                found.note(&one, &BTreeSet::from([Oracle::Replay]));
             });
         }
         Ok(runs)
@@ -311,7 +329,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
         self.met.extend(&one.sometimes);
         self.report.runs += 1;
-        found.note(&one, &self.settings.oracles);
+        found.note(&one, &self.judging());
         let (steps, runs) = (ground.steps.len(), self.report.runs);
         let findings = found.0.len() + self.report.findings.len();
         (self.progress)(Progress { level, step, steps, runs, total, findings });
@@ -395,16 +413,20 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
     #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
     let began = Instant::now();
     let mut report = Report::new(subject, plan.steps.clone());
-    match ground(subject, settings, plan.steps.clone())? {
-        Err(findings) => report.findings = findings,
-        Ok(ground) => {
+    let (ground, findings) = ground(subject, settings, plan.steps.clone())?;
+    let known: BTreeSet<Oracle> = findings.iter().map(|finding| finding.violation.oracle).collect();
+    report.findings = findings;
+    match ground {
+        None => {}
+        Some(ground) => {
             let outcome = replay(subject, settings, &ground, plan, true);
             let missed = plan.faults.iter().find(|planned| !outcome.struck.contains(planned));
             if let Some(missed) = missed {
                 return Err(Error::new(format!("the operator does not come to {} any more", missed.point)));
             }
             let found = |violation| Finding::new(violation, plan.clone(), &ground, outcome.trace.clone(), 1);
-            report.findings = outcome.violations.iter().cloned().map(found).collect();
+            let violations = outcome.violations.iter().filter(|one| !known.contains(&one.oracle));
+            report.findings.extend(violations.cloned().map(found));
             let undone = history(subject, settings, &ground);
             report.findings.extend(
                 undone.map(|violation| Finding::alone(violation, plan.clone(), ground.trace.clone())),
@@ -428,12 +450,13 @@ pub(crate) fn undisturbed(
     run(subject, Attempt::undisturbed(steps, seed, noise))
 }
 
-/// The undisturbed run: with the seed, with another to see what differs by chance, and with the first again.
+/// The undisturbed run: with the seed, with another to see what differs by chance, and with the first again; and what is
+/// wrong with it. There is none if nothing can be compared with it.
 fn ground(
     subject: &Subject,
     settings: &Settings,
     mut steps: Vec<Step>,
-) -> Result<Result<Ground, Vec<Finding>>, Error> {
+) -> Result<(Option<Ground>, Vec<Finding>), Error> {
     let quiet = Arc::new(Noise::default());
     let first = loop {
         let attempt = Attempt::undisturbed(&Arc::new(steps.clone()), settings.seed, &quiet);
@@ -451,10 +474,11 @@ fn ground(
         }
     };
     let steps = Arc::new(steps);
-    if !first.violations.is_empty() {
-        let plan = plan(subject, settings, &steps);
-        let found = |violation| Finding::alone(violation, plan.clone(), first.trace.clone());
-        return Ok(Err(first.violations.iter().cloned().map(found).collect()));
+    let plan = plan(subject, settings, &steps);
+    let found = |violation| Finding::alone(violation, plan.clone(), first.trace.clone());
+    let findings: Vec<Finding> = first.violations.iter().cloned().map(found).collect();
+    if findings.iter().any(|finding| !BEARABLE.contains(&finding.violation.oracle)) {
+        return Ok((None, findings));
     }
     let first = undisturbed(subject, settings.seed, &steps, &quiet);
     let other = Attempt::undisturbed(&steps, settings.seed.wrapping_add(1), &quiet);
@@ -474,9 +498,10 @@ fn ground(
             line(&again.trace).unwrap_or_default()
         );
         let violation = Violation::new(Oracle::Replay, seen);
-        return Ok(Err(vec![Finding::alone(violation, plan(subject, settings, &steps), again.trace)]));
+        let finding = Finding::alone(violation, plan, again.trace);
+        return Ok((None, findings.into_iter().chain([finding]).collect()));
     }
-    Ok(Ok(Ground::new(steps, noise, again)))
+    Ok((Some(Ground::new(steps, noise, again)), findings))
 }
 
 /// Whether each spec comes to the same without those before it.

@@ -36,7 +36,8 @@ pub(crate) fn told(snapshot: &Snapshot, since: u64, logs: &Logs) -> Option<Strin
     None
 }
 
-/// What Secrets hold that the operator, or whoever it asked, has made, each with the name of its place.
+/// What Secrets hold that the operator, or whoever it asked, has made, each with the name of its place: as it is, as it is
+/// stored, and as Rust shows bytes.
 fn secrets(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
     let all = snapshot.collection(&resource_id("secrets"));
     let mut found = Vec::new();
@@ -44,12 +45,13 @@ fn secrets(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
         let secret: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
         for (field, value) in secret["data"].as_object().into_iter().flatten() {
             let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
-            match String::from_utf8(bytes) {
-                Ok(text) if text.len() >= SHORTEST => {
-                    found.push((format!("{field} of Secret {}", stored.key), text));
-                }
-                _ => {}
+            if bytes.len() < SHORTEST {
+                continue;
             }
+            let shown = format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
+            let texts = [String::from_utf8(bytes).ok(), value.as_str().map(str::to_owned), Some(shown)];
+            let name = format!("{field} of Secret {}", stored.key);
+            found.extend(texts.into_iter().flatten().map(|text| (name.clone(), text)));
         }
     }
     found

@@ -66,7 +66,7 @@ fn attempt(
     plan.steps.first()?.spec.as_ref()?;
     let steps = Arc::new(plan.steps.clone());
     let alone = undisturbed(subject, settings.seed, &steps, noise);
-    if alone.refused.is_some() || !alone.violations.is_empty() {
+    if alone.refused.is_some() || alone.violations.iter().any(|violation| violation.oracle == oracle) {
         return None;
     }
     let ground = Ground::new(steps, noise.clone(), alone);

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use kubewright_apiserver::store::{ResourceId, Snapshot, Stored};
+use kubewright_apiserver::{
+    Quantity,
+    store::{ResourceId, Snapshot, Stored},
+};
 use serde_json::{Value, json};
 
 use crate::trace::digest;
@@ -38,6 +41,10 @@ const FLEETING: [&str; 8] = [
     "selfLink",
     "deletionGracePeriodSeconds",
 ];
+
+/// What has pods and Jobs made.
+const WORKLOADS: [&str; 6] =
+    ["ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"];
 
 /// What the names of things outside of the cluster begin with.
 pub(crate) const OUTSIDE: &str = "outside: ";
@@ -93,8 +100,8 @@ impl Reader {
                     continue;
                 }
                 let normal = self.normal(&called, stored);
-                // What its owner makes of it is not the operator's doing.
-                if called == "pods" && normal.value["metadata"]["owners"] != json!([]) {
+                // What the cluster makes of a workload is not the operator's doing.
+                if is_of_workload(&called, &normal.value) {
                     continue;
                 }
                 let key = format!("{called} {}", shown(&normal.value, stored));
@@ -117,7 +124,7 @@ impl Reader {
         let mut value = serde_json::from_slice(&stored.bytes).unwrap_or(Value::Null);
         normalise(&mut value, called);
         let name = format!("{called} {}", shown(&value, stored));
-        for pointer in self.noise.0.get(&name).into_iter().flatten() {
+        for pointer in self.noise.clone().of(&name) {
             if let Some(noisy) = value.pointer_mut(pointer) {
                 *noisy = Value::Null;
             }
@@ -145,11 +152,26 @@ pub(crate) fn resource_id(name: &str) -> ResourceId {
 
 /// The key of an object, or what its name was generated from.
 fn shown(value: &Value, stored: &Stored) -> String {
-    match value.pointer("/metadata/generateName").and_then(Value::as_str) {
-        Some(prefix) if stored.namespace().is_empty() => format!("{prefix}*"),
-        Some(prefix) => format!("{}/{prefix}*", stored.namespace()),
-        None => stored.key.to_string(),
-    }
+    shown_as(&stored.key, value.pointer("/metadata/generateName").and_then(Value::as_str))
+}
+
+/// How an object is called whose name may be generated, or have a UID in it.
+pub(crate) fn shown_as(key: &str, generated_from: Option<&str>) -> String {
+    without_uids(&match (generated_from, key.split_once('/')) {
+        (Some(prefix), Some((namespace, _))) => format!("{namespace}/{prefix}*"),
+        (Some(prefix), None) => format!("{prefix}*"),
+        (None, _) => key.to_owned(),
+    })
+}
+
+/// Whether a controller of the cluster has made an object.
+fn is_of_workload(called: &str, value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let owners = metadata["owners"].as_array().into_iter().flatten();
+    let controllers = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let controllers = controllers.filter(|owner| owner["controller"] == true).map(|owner| &owner["kind"]);
+    let mut kinds = owners.chain(controllers).filter_map(Value::as_str);
+    matches!(called, "pods" | "jobs.batch") && kinds.any(|kind| WORKLOADS.contains(&kind))
 }
 
 fn normalise(object: &mut Value, resource: &str) {
@@ -184,6 +206,15 @@ fn normalise(object: &mut Value, resource: &str) {
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("observedGeneration");
+        // No conditions any more are as good as none yet.
+        if status.get("conditions").is_some_and(|conditions| *conditions == json!([])) {
+            status.remove("conditions");
+        }
+        if status.is_empty()
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
     }
     fleeting(object);
 }
@@ -278,8 +309,14 @@ impl State {
             let is_deleting = normal.value["metadata"]["deleting"] == true;
             return Some(Difference::TooMuch { object: object.clone(), is_deleting });
         }
-        let differing =
-            self.0.iter().find(|(key, found)| is_of_interest(key) && expected.0.get(*key) != Some(*found));
+        let is_other = |key: &str, found: &Arc<Normal>| {
+            let expected = expected.0.get(key);
+            let is_grown = |expected: &Arc<Normal>| {
+                key.starts_with("persistentvolumeclaims ") && is_grown(&expected.value, &found.value)
+            };
+            expected != Some(found) && !expected.is_some_and(is_grown)
+        };
+        let differing = self.0.iter().find(|(key, found)| is_of_interest(key) && is_other(key, found));
         let (object, found) = differing?;
         let (pointer, expected, found) = first_difference(&expected.0[object].value, &found.value, "")?;
         Some(Difference::Other { object: object.clone(), pointer, expected, found })
@@ -297,12 +334,23 @@ impl State {
         self.0.get(object).map(|normal| &normal.value)
     }
 
+    /// How many there are of an object whose name may be generated.
+    pub(crate) fn count(&self, object: &str) -> usize {
+        let others = format!("{object} (no. ");
+        self.0.keys().filter(|key| *key == object || key.starts_with(&others)).count()
+    }
+
     pub(crate) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, normal)| (&**key, &normal.value))
     }
 }
 
 impl Noise {
+    /// What of an object differs by chance.
+    pub(crate) fn of(&self, object: &str) -> impl Iterator<Item = &str> {
+        self.0.get(object).into_iter().flatten().map(String::as_str)
+    }
+
     /// Adds what differs between two undisturbed states.
     pub(crate) fn add(&mut self, one: &State, other: &State) {
         for (key, normal) in &one.0 {
@@ -315,6 +363,18 @@ impl Noise {
             }
         }
     }
+}
+
+/// Whether a claim is as expected, but larger: no claim can shrink.
+fn is_grown(expected: &Value, found: &Value) -> bool {
+    const STORAGE: &str = "/spec/resources/requests/storage";
+    let size = |claim: &Value| claim.pointer(STORAGE)?.as_str()?.parse::<Quantity>().ok();
+    let (Some(asked), Some(has)) = (size(expected), size(found)) else { return false };
+    let mut same = found.clone();
+    if let Some(storage) = same.pointer_mut(STORAGE) {
+        *storage = expected.pointer(STORAGE).cloned().unwrap_or_default();
+    }
+    has.as_f64() > asked.as_f64() && same == *expected
 }
 
 /// Pointers to the smallest parts that differ.

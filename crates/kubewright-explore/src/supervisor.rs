@@ -79,6 +79,7 @@ impl Supervisor {
                 }
                 drop(running);
                 sleep(RESTART).await;
+                wire.may_start().await;
             }
         });
         Self { task, orders, working }

@@ -17,11 +17,11 @@ use std::{
 };
 
 use kube::Client;
-use kubewright_apiserver::{ApiServer, auth::UserInfo};
+use kubewright_apiserver::{ApiServer, auth::UserInfo, store::Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 pub(crate) use self::{judge::Expected, rivals::identity};
@@ -31,6 +31,7 @@ use crate::{
     call::Call,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
+    state::Noise,
     subject::Demands,
     trace::{Entry, What},
     world::World,
@@ -42,10 +43,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// How late a delayed event is.
 const LATE: Duration = Duration::from_secs(10);
+/// How long an operator is down at most that waits for the next change.
+const DOWN: Duration = Duration::from_secs(2 * 60);
+/// How soon it has to be true that a resource is ready.
+const SOON: Duration = Duration::from_millis(1);
 /// How long an operator sees an older view.
 const OLD_VIEW: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// Tells what is not ready although the resource says so.
+type Unready = Box<dyn Fn(&Snapshot) -> Option<String> + Send + Sync>;
 
 /// What happens to the cluster around a write, at the hands of others.
 pub(crate) trait Others: Send + Sync {
@@ -66,6 +73,7 @@ struct Shared {
     others: Box<dyn Others>,
     judge: Judge,
     demands: Demands,
+    unready: Unready,
     /// Whether there is an election, which another replica may win.
     elects: bool,
     state: Mutex<State>,
@@ -106,6 +114,10 @@ pub(crate) struct State {
     disturbed_until: Instant,
     /// How many events are held back until the next change.
     held: usize,
+    /// Whether the operator stays down until the next change.
+    is_down: bool,
+    /// The calls for which the server can't be had, and until when.
+    outages: BTreeMap<String, Instant>,
     pauses: BTreeMap<String, Instant>,
     pub(crate) writes: Vec<String>,
     /// The generation for which the resource was last said to be ready, and when that was.
@@ -114,6 +126,10 @@ pub(crate) struct State {
     pub(crate) touched: BTreeSet<String>,
     /// The objects that the operator has deleted, by step.
     pub(crate) deleted: BTreeSet<(usize, String)>,
+    /// How small the operator has made what, by step.
+    pub(crate) smallest: BTreeMap<(usize, String), f64>,
+    /// Values made by chance that the operator has made anew, in an object that stayed.
+    pub(crate) renewed: BTreeSet<String>,
     calls: usize,
     /// Those demands that are to be met at some time, and were.
     pub(crate) sometimes: BTreeSet<usize>,
@@ -139,10 +155,12 @@ pub(crate) struct Setting {
     pub(crate) primary: String,
     pub(crate) others: Box<dyn Others>,
     pub(crate) plan: Vec<Planned>,
+    pub(crate) noise: Arc<Noise>,
     pub(crate) expected: Option<Arc<Expected>>,
     pub(crate) brancher: Option<Brancher>,
     pub(crate) oracles: BTreeSet<Oracle>,
     pub(crate) demands: Demands,
+    pub(crate) unready: Unready,
     pub(crate) elects: bool,
 }
 
@@ -172,16 +190,25 @@ impl Wire {
             slow_until: None,
             disturbed_until: now,
             held: 0,
+            is_down: false,
+            outages: BTreeMap::new(),
             pauses: BTreeMap::new(),
             writes: Vec::new(),
             claimed: None,
             touched: BTreeSet::new(),
             deleted: BTreeSet::new(),
+            smallest: BTreeMap::new(),
+            renewed: BTreeSet::new(),
             calls: 0,
             sometimes: BTreeSet::new(),
         };
-        let judge =
-            Judge { primary: setting.primary.clone(), expected: setting.expected, oracles: setting.oracles };
+        let judge = Judge {
+            server: setting.server.clone(),
+            primary: setting.primary.clone(),
+            noise: setting.noise,
+            expected: setting.expected,
+            oracles: setting.oracles,
+        };
         Self(Arc::new(Shared {
             server: setting.server,
             user: setting.user,
@@ -190,6 +217,7 @@ impl Wire {
             others: setting.others,
             judge,
             demands: setting.demands,
+            unready: setting.unready,
             elects: setting.elects,
             state: Mutex::new(state),
             crashed: Notify::new(),
@@ -224,6 +252,42 @@ impl Wire {
     /// Waits until the operator has to die.
     pub(crate) async fn crashed(&self) {
         self.0.crashed.notified().await;
+    }
+
+    /// The operator dies, and is down until the next change.
+    fn crash_past_change(&self) {
+        let mut state = self.state();
+        state.held += 1;
+        state.is_down = true;
+        drop(state);
+        self.crash(None);
+    }
+
+    /// Waits until an operator that has died may be started again.
+    pub(crate) async fn may_start(&self) {
+        if self.state().is_down {
+            let _ = timeout(DOWN, self.0.changed.notified()).await;
+            sleep(AFTERMATH).await;
+            let mut state = self.state();
+            state.held -= 1;
+            state.is_down = false;
+            state.disturb(AFTERMATH);
+        }
+    }
+
+    /// Looks whether the resource says that it is ready before it is, where nothing goes wrong.
+    fn doubt_readiness(&self, call: &Call) {
+        let is_said = |wire: &Self| (wire.0.unready)(&wire.0.server.snapshot());
+        if self.0.judge.expected.is_some() || call.resource != self.0.primary || is_said(self).is_none() {
+            return;
+        }
+        let wire = self.clone();
+        tokio::spawn(async move {
+            sleep(SOON).await;
+            if let Some(unready) = is_said(&wire) {
+                wire.state().violate(Oracle::Status, unready);
+            }
+        });
     }
 
     /// From now on faults strike.

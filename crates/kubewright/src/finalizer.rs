@@ -43,7 +43,8 @@ impl<K: Kind> Finalizing<K> {
         Finalized(None)
     }
 
-    /// Something is still to be cleaned up: call again after some time, or when something changes.
+    /// Something is still to be cleaned up: call again after some time, or when something changes. The time is taken as
+    /// by [`Next::after`](crate::Next::after).
     pub fn again_after(self, pause: Duration) -> Finalized {
         Finalized(Some(pause))
     }

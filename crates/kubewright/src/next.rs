@@ -14,6 +14,9 @@ impl Next {
     }
 
     /// After some time, or earlier when something changes.
+    ///
+    /// If that is less than five milliseconds, the object comes back after a pause that grows each time in a row, as
+    /// after errors, until a reconcile asks for anything else. Nothing counts as an error for that.
     pub fn after(pause: Duration) -> Self {
         Self(Some(pause))
     }

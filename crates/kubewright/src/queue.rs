@@ -93,7 +93,8 @@ pub struct RateLimit {
 pub enum Outcome {
     /// It went well; earlier failures are forgotten.
     Success,
-    /// It went well, and the key comes back after this time.
+    /// It went well, and the key comes back after this time. If that is less than five milliseconds, it comes back after
+    /// a pause that grows each time in a row, as after failures, but does not count as failed.
     After(Duration),
     /// It failed; the key comes back after a pause that grows with each failure in a row. Of those before the pause is
     /// over, because the key was added meanwhile, none counts: the pause stays as it is.

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::StatusCode;
-use kubewright_apiserver::{Quantity, store::Stored};
+use kubewright_apiserver::{ApiServer, Quantity, store::Stored};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,8 +16,8 @@ use super::State;
 use crate::{
     call::Call,
     oracle::Oracle,
-    readiness::{WELL, is_true},
-    state::State as World,
+    readiness::WELL,
+    state::{Noise, State as World, resource_id, shown_as},
 };
 
 /// How many more calls a disturbed run may take than the undisturbed one, and how many it may take anyway.
@@ -32,12 +32,18 @@ pub(crate) struct Expected {
     pub(crate) deleted: BTreeSet<(usize, String)>,
     /// The objects that the operator wrote.
     pub(crate) touched: BTreeSet<String>,
+    /// How small what was made in each step.
+    pub(crate) smallest: BTreeMap<(usize, String), f64>,
+    /// Values made by chance that were made anew, in an object that stayed.
+    pub(crate) renewed: BTreeSet<String>,
     pub(crate) calls: usize,
 }
 
 pub(super) struct Judge {
+    pub(super) server: ApiServer,
     /// Plural and group of the resource that the operator looks after.
     pub(super) primary: String,
+    pub(super) noise: Arc<Noise>,
     pub(super) expected: Option<Arc<Expected>>,
     pub(super) oracles: BTreeSet<Oracle>,
 }
@@ -86,22 +92,16 @@ impl Judge {
         }
         // What changes nothing is as good as nothing.
         if !code.is_success() || before.is_none_or(|before| Some(before.revision) != revision(told)) {
-            state.writes.push(call.to_string());
+            let refused =
+                if code.is_success() { String::new() } else { format!(", which was refused: {code}") };
+            state.writes.push(format!("{call}{refused}"));
         }
         if !code.is_success() {
             return;
         }
-        let written: Value = match call.verb {
-            "create" => serde_json::from_slice(told).unwrap_or_default(),
-            _ => Value::Null,
-        };
-        let created = || {
-            let name = written["metadata"]["name"].as_str()?;
-            let namespace = written["metadata"]["namespace"].as_str();
-            Some(namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
-        };
-        let object = call.key().or_else(created).map(|key| format!("{} {key}", call.resource));
-        let object = object.unwrap_or_else(|| call.resource.clone());
+        let named = Named::of(before.map_or(told, |before| &before.bytes));
+        let object = call.key().or_else(|| named.key()).map(|key| shown_as(&key, named.generated_from()));
+        let object = object.map_or_else(|| call.resource.clone(), |key| format!("{} {key}", call.resource));
         let step = state.steps.len() - 1;
         match call.verb {
             "delete" | "deletecollection" => {
@@ -111,6 +111,7 @@ impl Judge {
             _ => {
                 if call.subresource.is_none() {
                     self.shrinking(state, before, told, &object, step);
+                    self.renewal(state, before, told, &object);
                     self.belated(state, before, told, call);
                     state.touched.insert(object.clone());
                 }
@@ -141,10 +142,9 @@ impl Judge {
             state.violate(Oracle::Destruction, format!("{object} was deleted without the UID that was seen"));
         }
         let Some(expected) = &self.expected else { return };
-        let is_wanted = step
-            .checked_sub(1)
-            .and_then(|at| expected.states.get(at))
-            .is_some_and(|end| end.get(object).is_some());
+        let end = step.checked_sub(1).and_then(|at| expected.states.get(at));
+        let wanted = end.map_or(0, |end| end.count(object));
+        let is_wanted = self.count(call, object) < wanted;
         if is_wanted && !expected.deleted.contains(&(step, object.to_owned())) {
             let step = &state.steps[step];
             let seen =
@@ -153,38 +153,79 @@ impl Judge {
         }
     }
 
+    /// How many objects there are that are called like this, and stay.
+    fn count(&self, call: &Call, object: &str) -> usize {
+        let all = self.server.snapshot().collection(&resource_id(&call.resource));
+        let is_like = |stored: &&Arc<Stored>| {
+            let one = Named::of(&stored.bytes);
+            let called = one.key().map(|key| shown_as(&key, one.generated_from()));
+            !one.is_going() && called.is_some_and(|key| format!("{} {key}", call.resource) == object)
+        };
+        all.range("", "").filter(is_like).count()
+    }
+
     fn shrinking(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, object: &str, step: usize) {
-        let (Some(before), Some(expected)) = (before, &self.expected) else { return };
-        if !self.judges(Oracle::Destruction) || step < 2 {
-            return;
-        }
+        let Some(before) = before else { return };
         let sizes = |bytes: &[u8]| serde_json::from_slice::<Sized>(bytes).unwrap_or_default().spec;
         let (before, after) = (sizes(&before.bytes), sizes(told));
-        let ends = [expected.states.get(step - 2), expected.states.get(step - 1)];
-        let ends: Option<Vec<Size>> = ends
-            .into_iter()
-            .map(|end| end?.get(object).and_then(|one| Sized::deserialize(one).ok()).map(|sized| sized.spec))
-            .collect();
-        let Some(ends) = ends else { return };
-        let least = |size: SizeOf| {
-            let wanted = ends.iter().filter_map(size).reduce(f64::min)?;
-            let (before, after) = (size(&before)?, size(&after)?);
-            (after < before && after < wanted).then_some((before, after, wanted))
-        };
-        let sizes: [(&str, SizeOf); 2] = [
+        let measures: [(&str, SizeOf); 2] = [
             ("replicas", |size| size.replicas.map(|replicas| replicas as f64)),
             ("storage", |size| {
                 let text = size.resources.requests.get("storage")?.as_str()?;
                 text.parse::<Quantity>().ok().map(|quantity| quantity.as_f64())
             }),
         ];
-        for (what, size) in sizes {
-            if let Some((before, after, wanted)) = least(size) {
-                let seen =
-                    format!("{what} of {object} went from {before} to {after}, below the {wanted} asked for");
+        for (what, size) in measures {
+            let (Some(before), Some(after)) = (size(&before), size(&after)) else { continue };
+            if after >= before {
+                continue;
+            }
+            let what = format!("{what} of {object}");
+            if let Some(wanted) = self.wanted(object, step, &what, size)
+                && after < wanted
+                && self.judges(Oracle::Destruction)
+            {
+                let seen = format!("{what} went from {before} to {after}, below the {wanted} asked for");
                 state.violate(Oracle::Destruction, seen);
             }
+            let smallest = state.smallest.entry((step, what)).or_insert(after);
+            *smallest = smallest.min(after);
         }
+    }
+
+    /// How big something has to be at least in a step: as before it, after it, or meanwhile where nothing goes wrong.
+    fn wanted(&self, object: &str, step: usize, what: &str, size: SizeOf) -> Option<f64> {
+        let expected = self.expected.as_ref()?;
+        let end = |step: usize| {
+            let object = expected.states.get(step)?.get(object)?;
+            size(&Sized::deserialize(object).ok()?.spec)
+        };
+        let ends = end(step.checked_sub(2)?)?.min(end(step - 1)?);
+        let meanwhile = expected.smallest.get(&(step, what.to_owned()));
+        Some(meanwhile.map_or(ends, |meanwhile| ends.min(*meanwhile)))
+    }
+
+    /// A password or the like that is made anew is lost to all who have it.
+    fn renewal(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, object: &str) {
+        if !matches!(object.split(' ').next(), Some("secrets" | "configmaps")) {
+            return;
+        }
+        let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+        let Some(before) = before.map(|before| read(&before.bytes)) else { return };
+        let after = read(told);
+        let is_new = |pointer: &&str| match (before.pointer(pointer), after.pointer(pointer)) {
+            (Some(before), Some(after)) => pointer.starts_with("/data/") && before != after,
+            _ => false,
+        };
+        let Some(pointer) = self.noise.of(object).find(is_new) else { return };
+        let value = format!("{pointer} of {object}");
+        let is_usual = self.expected.as_ref().is_none_or(|expected| expected.renewed.contains(&value));
+        if !is_usual && self.judges(Oracle::Destruction) {
+            let seen =
+                format!("{value} was made anew: it is random, and whoever knows the old one is locked out");
+            state.violate(Oracle::Destruction, seen);
+        }
+        state.renewed.insert(value);
     }
 
     fn status(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, object: &str) {
@@ -228,33 +269,29 @@ impl Judge {
         }
     }
 
-    /// Remembers that the resource says it is ready as it is now asked for.
+    /// Remembers that the resource says it is as it is now asked for.
     fn claim(&self, state: &mut State, call: &Call, told: &Bytes) {
         if !self.judges(Oracle::Status) || self.expected.is_some() || call.resource != self.primary {
             return;
         }
         let Ok(resource) = serde_json::from_slice::<Value>(told) else { return };
         let generation = resource["metadata"]["generation"].as_i64();
-        let is_said = resource["status"]["observedGeneration"].as_i64() == generation
-            && WELL.into_iter().any(|condition| is_true(&resource, condition));
+        let is_said =
+            resource["status"]["observedGeneration"].as_i64() == generation && !is_under_way(&resource);
         let is_news = state.claimed.is_none_or(|(claimed, _)| Some(claimed) != generation);
         if let Some(generation) = generation.filter(|_| is_said && is_news) {
             state.claimed = Some((generation, Instant::now()));
         }
     }
 
-    /// A child that is changed after the resource said it was ready, in one go: the status was ahead of what was done.
+    /// A child that is changed after the resource said it was as asked for, in one go: the status was ahead of what was done.
     fn belated(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, call: &Call) {
         let is_in_one_go = state.claimed.is_some_and(|(_, at)| at == Instant::now());
         if !is_in_one_go || call.resource == self.primary {
             return;
         }
-        let generation = |bytes: &[u8]| {
-            let object: Value = serde_json::from_slice(bytes).unwrap_or_default();
-            object["metadata"]["generation"].clone()
-        };
-        if before.is_none_or(|before| generation(&before.bytes) != generation(told)) {
-            let seen = format!("the resource was said to be ready, and only then came: {call}");
+        if before.is_none_or(|before| Some(before.revision) != revision(told)) {
+            let seen = format!("the resource was said to be as asked for, and only then came: {call}");
             state.violate(Oracle::Status, seen);
         }
     }
@@ -269,6 +306,55 @@ impl Judge {
         if message.contains("cannot") {
             state.violate(Oracle::Rights, format!("{call}: {message}"));
         }
+    }
+}
+
+/// Whether a resource says that something is still to be done.
+fn is_under_way(resource: &Value) -> bool {
+    let conditions = resource["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| match one["type"].as_str() {
+        Some("Progressing" | "Reconciling") => one["status"] == "True",
+        Some(condition) if WELL.contains(&condition) => one["status"] != "True",
+        _ => false,
+    })
+}
+
+/// What of an object tells how it is called.
+#[derive(Deserialize, Default)]
+struct Named {
+    #[serde(default)]
+    metadata: Name,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Name {
+    name: String,
+    namespace: String,
+    generate_name: String,
+    deletion_timestamp: Option<String>,
+}
+
+impl Named {
+    fn of(object: &[u8]) -> Self {
+        serde_json::from_slice(object).unwrap_or_default()
+    }
+
+    fn key(&self) -> Option<String> {
+        let Name { name, namespace, .. } = &self.metadata;
+        match (&**namespace, &**name) {
+            (_, "") => None,
+            ("", name) => Some(name.to_owned()),
+            (namespace, name) => Some(format!("{namespace}/{name}")),
+        }
+    }
+
+    fn generated_from(&self) -> Option<&str> {
+        Some(&*self.metadata.generate_name).filter(|prefix| !prefix.is_empty())
+    }
+
+    fn is_going(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 }
 

@@ -26,6 +26,8 @@ use crate::{
 
 /// How long the server asks to be left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(7);
+/// How long a server can't be had.
+const OUTAGE: Duration = Duration::from_secs(5);
 /// How slow a slow call is.
 const SLOW_CALL: Duration = Duration::from_secs(5);
 
@@ -132,6 +134,7 @@ impl Line {
         drop(state);
         if call.class == Class::Write {
             self.wire.observe();
+            self.wire.doubt_readiness(call);
         }
         Ok(answer)
     }
@@ -178,8 +181,11 @@ impl Line {
                 Ok(self.fail(call, fault, StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message))
             }
             Fault::Unavailable => {
-                let message = "The server is currently unable to handle the request";
-                Ok(self.fail(call, fault, StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message))
+                let mut state = self.wire.state();
+                state.disturb(OUTAGE + AFTERMATH);
+                state.outages.insert(call.to_string(), Instant::now() + OUTAGE);
+                drop(state);
+                Ok(self.be_unavailable(call))
             }
             Fault::TimeoutLost => {
                 let what = if call.class == Class::Write { What::Write } else { What::Read };
@@ -189,6 +195,16 @@ impl Line {
             }
             _ => return None,
         })
+    }
+
+    fn be_unavailable(&self, call: &Call) -> Response<WireBody> {
+        let message = "The server is currently unable to handle the request";
+        self.fail(call, Fault::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    /// Whether the server can still not be had for a call.
+    fn is_out(&self, call: &Call) -> bool {
+        self.wire.state().outages.get(&call.to_string()).is_some_and(|until| Instant::now() < *until)
     }
 
     async fn read(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
@@ -216,6 +232,9 @@ impl Line {
     }
 
     async fn write(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
+        if self.is_out(&call) {
+            return Ok(self.be_unavailable(&call));
+        }
         let fault = match self.faults_of_write(&call) {
             faults if faults.is_empty() => None,
             faults => self.wire.decide(self.epoch, &call.to_string(), &faults),
@@ -232,6 +251,11 @@ impl Line {
             Fault::CrashAfter => {
                 self.pass(&call, request, Some(fault)).await?;
                 self.wire.crash(None);
+                return pending().await;
+            }
+            Fault::CrashPastChange => {
+                self.pass(&call, request, Some(fault)).await?;
+                self.wire.crash_past_change();
                 return pending().await;
             }
             Fault::TimeoutApplied => {
@@ -267,11 +291,15 @@ impl Line {
         if matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") {
             return Vec::new();
         }
-        let is_child = call.resource != self.wire.0.primary && call.subresource.is_none();
+        // A claim that is used stays until it is not, whoever deletes it.
+        let is_child = call.resource != self.wire.0.primary
+            && call.subresource.is_none()
+            && call.resource != "persistentvolumeclaims";
         let makes = !matches!(call.verb, "delete" | "deletecollection");
         let may_befall = |fault: &Fault| match fault {
             Fault::Conflict => call.verb != "create",
-            Fault::ChildDeleted => is_child && makes,
+            Fault::ChildDeleted | Fault::ChildDeletedLater => is_child && makes,
+            Fault::CrashPastChange => !self.wire.state().is_last,
             Fault::PodLost => self.a_pod().is_some(),
             Fault::TwoLeaders => self.wire.0.elects,
             _ => true,

@@ -7,9 +7,11 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::line::Line;
+use super::{AFTERMATH, line::Line};
 use crate::{call::Call, oracle::Oracle, plan::Fault, state::resource_id};
 
+/// When somebody deletes what has been there for a while.
+const LATER: Duration = Duration::from_secs(30);
 /// How long calls are slow.
 const SLOW: Duration = Duration::from_secs(60);
 /// How long nodes are cut off: longer than pods tolerate it.
@@ -26,13 +28,8 @@ impl Line {
     /// Somebody or something else changes the cluster.
     pub(super) async fn meddle(&self, call: &Call, fault: Fault, answer: Option<&Bytes>) {
         let shared = &self.wire.0;
-        let delete = async |path: String, now: bool| {
-            let body = if now { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
-            let request = Request::delete(path).header("content-type", "application/json");
-            self.carry_out(request.body(body.to_string().into_bytes())).await;
-        };
         match fault {
-            Fault::ChildDeleted => {
+            Fault::ChildDeleted | Fault::ChildDeletedLater => {
                 let written: Value =
                     answer.and_then(|told| serde_json::from_slice(told).ok()).unwrap_or_default();
                 let name = written["metadata"]["name"].as_str().unwrap_or_default();
@@ -40,11 +37,21 @@ impl Line {
                     Some(namespace) => format!("{namespace}/{name}"),
                     None => name.to_owned(),
                 };
-                delete(path_of(&call.resource, &call.version, &key), false).await;
+                let path = path_of(&call.resource, &call.version, &key);
+                let body = json!({"propagationPolicy": "Background"});
+                if fault == Fault::ChildDeleted {
+                    return self.delete(path, body).await;
+                }
+                self.wire.state().disturb(LATER + AFTERMATH);
+                let line = self.clone();
+                tokio::spawn(async move {
+                    sleep(LATER).await;
+                    line.delete(path, body).await;
+                });
             }
             Fault::PodLost => {
                 if let Some(pod) = self.a_pod() {
-                    delete(path_of("pods", "v1", &pod), true).await;
+                    self.delete(path_of("pods", "v1", &pod), json!({"gracePeriodSeconds": 0})).await;
                 }
             }
             Fault::NodeLost => {
@@ -68,6 +75,12 @@ impl Line {
             Fault::SchemaChange => self.change_schema().await,
             _ => {}
         }
+    }
+
+    /// Somebody else deletes something.
+    async fn delete(&self, path: String, options: Value) {
+        let request = Request::delete(path).header("content-type", "application/json");
+        self.carry_out(request.body(options.to_string().into_bytes())).await;
     }
 
     /// Adds an optional field to the definition of the resource.

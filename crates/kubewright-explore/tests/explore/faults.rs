@@ -83,6 +83,16 @@ fn a_crash_ends_the_operator_before_or_after_a_write() {
 }
 
 #[test]
+fn an_operator_that_dies_is_started_again_after_the_next_change() {
+    let trace = run(reads_and_keeps, WRITE, Fault::CrashPastChange);
+    let (struck, rest) = after(&trace, Fault::CrashPastChange);
+    assert_eq!((struck.what, struck.code), (What::Write, 200));
+    let texts: Vec<&str> = rest.iter().take(3).map(|entry| &*entry.text).collect();
+    assert_eq!(texts[0], "the operator dies");
+    assert_eq!((rest[1].what, texts[2]), (What::Step, "the operator starts"));
+}
+
+#[test]
 fn a_write_is_refused_and_made_again() {
     for (fault, code) in [
         (Fault::Conflict, 409),
@@ -95,12 +105,18 @@ fn a_write_is_refused_and_made_again() {
         let trace = run(reads_and_keeps, WRITE, fault);
         let (struck, rest) = after(&trace, fault);
         assert_eq!((&*struck.text, struck.code), (WRITE, code), "{fault}");
-        let again = rest.iter().find(|entry| entry.text == WRITE).unwrap();
+        let mut tries = rest.iter().filter(|entry| entry.text == WRITE);
+        let again = match fault {
+            // For a while it is of no use to try.
+            Fault::Unavailable => tries.find(|entry| entry.code != code).unwrap(),
+            _ => tries.next().unwrap(),
+        };
         assert_eq!(again.code, 200, "{fault}");
         let pause = (again.at - struck.at).as_secs();
         match fault {
             Fault::TooManyRequests => assert_eq!(pause, 7, "as Retry-After says"),
             Fault::TimeoutLost => assert_eq!(pause, 10),
+            Fault::Unavailable => assert!((5..15).contains(&pause), "{pause} s"),
             _ => assert!(pause < 2, "{fault}: {pause} s"),
         }
     }
@@ -136,6 +152,11 @@ fn others_meddle_around_a_write() {
     let (_, rest) = after(&trace, Fault::ChildDeleted);
     assert_eq!(times(rest, "watch configmaps: deleted default/sample"), 1);
     assert!(rest.iter().any(|entry| entry.text == WRITE && entry.code == 201), "it comes back");
+
+    let trace = run(reads_and_keeps, WRITE, Fault::ChildDeletedLater);
+    let (struck, rest) = after(&trace, Fault::ChildDeletedLater);
+    let again = rest.iter().find(|entry| entry.text == WRITE && entry.code == 201).unwrap();
+    assert_eq!((again.at - struck.at).as_secs(), 30, "it comes back when all was at rest");
 
     let trace = run(has_a_pod, WRITE, Fault::PodLost);
     let (_, rest) = after(&trace, Fault::PodLost);

@@ -5,21 +5,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kubewright::prelude::*;
 use kubewright_explore::{Fault, Oracle, Report, explore, replay};
 
-use crate::gadget::{GadgetStatus, SAMPLE, keeper, operator, text};
+use crate::gadget::{Gadget, GadgetStatus, SAMPLE, keeper, operator, text};
 
-/// Makes the text only if it has not noted that it has, and notes it first.
+/// Makes the text only if it has not noted that it has, and notes it first; but says that it is still at work.
 fn notes_first() -> Operator {
     operator(|gadget, cx| {
-        Box::pin(async move {
-            let noted = gadget.status.as_ref().and_then(|status| status.note.as_ref());
-            if noted != Some(&gadget.spec.text) {
-                let note = Some(gadget.spec.text.clone());
-                cx.status(GadgetStatus { note, ..GadgetStatus::default() }).await?;
-                cx.apply(text(gadget)).await?;
-            }
-            Ok(Next::on_change())
-        })
+        Box::pin(
+            async move { note_first(gadget, cx, vec![condition("Progressing", true, "Works", "")]).await },
+        )
     })
+}
+
+/// The same, but does not say so.
+fn claims_first() -> Operator {
+    operator(|gadget, cx| Box::pin(async move { note_first(gadget, cx, Vec::new()).await }))
+}
+
+async fn note_first(gadget: &Gadget, cx: &Context<Gadget>, conditions: Vec<Condition>) -> Result<Next> {
+    let noted = gadget.status.as_ref().and_then(|status| status.note.as_ref());
+    if noted != Some(&gadget.spec.text) {
+        let note = Some(gadget.spec.text.clone());
+        cx.status(GadgetStatus { note, conditions, ..GadgetStatus::default() }).await?;
+        cx.apply(text(gadget)).await?;
+    }
+    Ok(Next::on_change())
 }
 
 fn explored() -> Report {
@@ -41,6 +50,14 @@ fn a_finding_is_short_and_can_be_replayed() {
     let test = finding.test();
     assert!(test.starts_with("#[test]\nfn survives_end_state_crash_after() {"), "{test}");
     assert!(test.contains("kubewright_explore::replay("), "{test}");
+}
+
+#[test]
+fn what_is_wrong_undisturbed_does_not_hide_what_faults_do() {
+    let report = explore(claims_first).sample(SAMPLE).faults([Fault::CrashAfter]).run();
+    let found: Vec<(Oracle, usize)> =
+        report.findings.iter().map(|one| (one.violation.oracle, one.plan.faults.len())).collect();
+    assert_eq!(found, [(Oracle::Status, 0), (Oracle::EndState, 1)], "{report}");
 }
 
 #[test]

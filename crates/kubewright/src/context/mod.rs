@@ -26,7 +26,7 @@ use crate::{
     cache::{Cache, Index, WatchId},
     clock::Clock,
     controller::{Doubts, Echoes, Queues, Views},
-    error::Result,
+    error::{Error, Result},
     events::{Event, Recorder},
     kind::{Key, Kind, KindName, Seen, is_namespaced, uid},
     lookup::Lookup,
@@ -82,19 +82,41 @@ impl<K: Kind> Context<K> {
         &self.reader
     }
 
-    /// Deletes the children of a kind that this operator has once applied, but this reconcile has not.
+    /// Deletes the children of a kind that this operator has once applied, but this reconcile has not. If the object is
+    /// no longer as it was reconciled, they stay: the next reconcile may want them.
     pub(crate) async fn prune<C: Kind>(&self) -> Result<()> {
         let view = self.shared.views.get::<C>()?;
-        for child in self.children::<C>()? {
-            let key = Key::of(&*child);
+        let mut unwanted = self.children::<C>()?;
+        unwanted.retain(|child| {
+            let key = Key::of(&**child);
             let is_applied = view.applied(&key).is_some_and(|(_, applied)| applied.is_some());
-            let is_wanted = self.applied.lock().contains(&(KindName::of::<C>(), key.clone()));
-            if is_applied && !is_wanted && child.meta().deletion_timestamp.is_none() {
-                tracing::info!(kind = %C::kind(&()), child = %key, "pruned: no longer applied");
-                self.delete(&child).await?;
-            }
+            let is_wanted = self.applied.lock().contains(&(KindName::of::<C>(), key));
+            is_applied && !is_wanted && child.meta().deletion_timestamp.is_none()
+        });
+        if unwanted.is_empty() {
+            return Ok(());
+        }
+        if !self.is_current().await? {
+            tracing::debug!(kind = %C::kind(&()), "not pruned: the object has changed since it was seen");
+            return Ok(());
+        }
+        for child in unwanted {
+            tracing::info!(kind = %C::kind(&()), child = %Key::of(&*child), "pruned: no longer applied");
+            self.delete(&child).await?;
         }
         Ok(())
+    }
+
+    /// Whether the server has the object in the generation that is reconciled. The cache may lag behind it, most of all
+    /// after a start; if it is the server that lags behind, it has to be asked again.
+    async fn is_current(&self) -> Result<bool> {
+        let now = request::get::<K>(&self.shared.client, &self.key()).await?;
+        let Some(now) = now.filter(|now| uid(now) == uid(&*self.object)) else { return Ok(false) };
+        let (is, seen) = (now.meta().generation, self.object.meta().generation);
+        if is < seen {
+            return Err(Error::new(format!("the server has only generation {is:?}, but {seen:?} was seen")));
+        }
+        Ok(is == seen)
     }
 }
 

@@ -363,7 +363,8 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// Children that a reconcile no longer applies are deleted when it has gone well.
+    /// Children that a reconcile no longer applies are deleted when it has gone well, unless the server has the object
+    /// in another generation by then: the reconcile of that one decides.
     #[must_use]
     pub fn prunes(mut self) -> Self {
         self.options.prunes = true;

@@ -22,6 +22,9 @@ use crate::entropy::Entropy;
 /// By how much of itself a pause is shortened at most. Less than half, so that pauses always grow.
 const JITTER: f64 = 0.2;
 
+/// A key that wants to come back sooner than this would keep its worker busy, and paused time from passing.
+const SOON: Duration = Duration::from_millis(5);
+
 /// An empty queue keeps the memory of this many keys, and gives back the rest.
 const KEPT: usize = 1024;
 
@@ -39,7 +42,9 @@ pub(super) struct Slot<K> {
     /// At which it waits, or was taken.
     priority: Priority,
     failures: u32,
-    /// When the pause after the last failure is over.
+    /// How often it went well and wanted to come back at once, since it last did not.
+    hurries: u32,
+    /// When the pause after the last failure, or the last hurry, is over.
     rested: Instant,
 }
 
@@ -134,6 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                     stage: Stage::Ready { since: now },
                     priority: wish.priority,
                     failures: 0,
+                    hurries: 0,
                     rested: now,
                 };
                 let at = self.slots.insert(slot);
@@ -236,28 +242,32 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn finish(&mut self, at: usize, outcome: Outcome, now: Instant) -> bool {
         self.wake_due(now);
         self.processing.remove(&mut self.slots, at);
-        let Slot { stage, priority, failures, rested, .. } = &self.slots[at];
-        let (priority, failures, rested) = (*priority, *failures, *rested);
+        let Slot { stage, priority, failures, hurries, rested, .. } = &self.slots[at];
+        let (priority, failures, hurries, rested) = (*priority, *failures, *hurries, *rested);
         let added = match stage {
             Stage::Processing { again, .. } => *again,
             Stage::Ready { .. } | Stage::Delayed { .. } => None,
         };
-        let (failures, next) = match outcome {
-            Outcome::Success | Outcome::Forget => (0, None),
-            Outcome::After(pause) => (0, Some(later(now, pause))),
+        let (failures, hurries, next) = match outcome {
+            Outcome::Success | Outcome::Forget => (0, 0, None),
+            Outcome::After(pause) if pause < SOON => {
+                // The pause after a failure is over when the key goes well.
+                let rested = if failures > 0 { now } else { rested };
+                let (hurries, rested) = self.rest(hurries, rested, now);
+                self.slots[at].rested = rested;
+                (0, hurries, Some(rested.max(later(now, pause))))
+            }
+            Outcome::After(pause) => (0, 0, Some(later(now, pause))),
             Outcome::Retry { after } => {
                 self.retries += 1;
-                let soonest = later(now, after.unwrap_or_default());
-                // Events that come in the middle of a pause, one after the other, do not make it longer.
-                let (failures, rested) = match failures > 0 && now < rested {
-                    true => (failures, rested),
-                    false => (failures.saturating_add(1), later(now, self.back_off(failures))),
-                };
-                self.slots[at].rested = rested.max(soonest);
-                (failures, Some(rested.max(soonest)))
+                let (failures, rested) = self.rest(failures, rested, now);
+                let rested = rested.max(later(now, after.unwrap_or_default()));
+                self.slots[at].rested = rested;
+                (failures, hurries, Some(rested))
             }
         };
         self.set_failures(at, failures);
+        self.slots[at].hurries = hurries;
         let wanted = next.map(|at| Wish { at, priority });
         let wish = match (added, wanted) {
             (Some(added), Some(wanted)) => Some(added.and(wanted)),
@@ -272,8 +282,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    fn back_off(&self, failures: u32) -> Duration {
-        let pause = self.options.base.saturating_mul(2_u32.saturating_pow(failures));
+    /// One time more, and until when the key rests for that. Events that come in the middle of a pause, one after the
+    /// other, do not make it longer.
+    fn rest(&self, times: u32, rested: Instant, now: Instant) -> (u32, Instant) {
+        match times > 0 && now < rested {
+            true => (times, rested),
+            false => (times.saturating_add(1), later(now, self.back_off(times))),
+        }
+    }
+
+    fn back_off(&self, times: u32) -> Duration {
+        let pause = self.options.base.saturating_mul(2_u32.saturating_pow(times));
         self.entropy.jitter(pause.min(self.options.cap), JITTER)
     }
 
@@ -297,6 +316,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.wake_due(now);
         let Some(&at) = self.index.get(key) else { return };
         self.set_failures(at, 0);
+        self.slots[at].hurries = 0;
         match &mut self.slots[at].stage {
             Stage::Ready { .. } => {}
             Stage::Processing { again, .. } => *again = again.filter(|again| again.at <= now),

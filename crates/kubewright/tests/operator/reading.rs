@@ -1,17 +1,24 @@
 //! What a reconciler reads: the newest known state, its own writes at once, and never an older one again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{CustomResource, ResourceExt as _, api::PostParams};
+use kube::{
+    Api, CustomResource, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
 use kubewright::{Context, Controller, Index, Next, Reconciler, Result, Seen, Watch};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{Log, Site, World, doing, eventually, map, only, site, value};
+use crate::{
+    line::{is_watch, resource},
+    support::{Log, Site, World, doing, eventually, map, only, site, value},
+};
 
 const BY_VALUE: Index<ConfigMap> =
     Index::new("value", |map| map.data.iter().flat_map(|data| data.get("value").cloned()).collect());
@@ -315,4 +322,87 @@ async fn what_is_no_longer_applied_is_pruned_but_only_if_it_was_applied() {
         .map(|map| map.name_any())
         .collect();
     assert_eq!(names, ["b", "d", "theirs"]);
+}
+
+/// What an operator asks the server for, but for watches, as it sees that a site wants "b" no longer. Before it prunes,
+/// something happens to the site of which no watch tells; then the watches tell it, and the operator asks for the rest.
+async fn asked_for_by_pruning(meanwhile: fn(Api<Site>) -> BoxFuture<'static, ()>) -> [Vec<String>; 2] {
+    let world = World::new().await;
+    let (sites, line, has_happened) = (world.api::<Site>(), world.line.clone(), Arc::new(Mutex::new(false)));
+    let controller = Controller::of::<Site>().owns::<ConfigMap>().prunes();
+    let controller = controller.run(doing(move |site, cx| {
+        let (sites, line, has_happened) = (sites.clone(), line.clone(), has_happened.clone());
+        async move {
+            for name in site.spec.page.split(' ') {
+                cx.apply(map(name, "x")).await?;
+            }
+            if site.spec.page == "a" && !std::mem::replace(&mut *has_happened.lock(), true) {
+                line.hold();
+                meanwhile(sites).await;
+            }
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), world.options());
+    let asked = || {
+        let requests = std::mem::take(&mut *world.requests.lock());
+        let requests = requests.into_iter().filter(|(_, uri)| !is_watch(uri));
+        requests.map(|(method, uri)| format!("{method} {}", resource(&uri))).collect::<Vec<_>>()
+    };
+    let mut shop = site("shop");
+    shop.spec.page = "a b".to_owned();
+    world.create(&shop).await;
+    world.rest().await;
+    assert_eq!(asked(), ["PATCH a", "PATCH b"], "nothing to prune, nothing to ask for");
+    world.merge::<Site>("shop", json!({"spec": {"page": "a"}})).await;
+    world.rest().await;
+    let unaware = asked();
+    world.line.open();
+    world.rest().await;
+    [unaware, asked()]
+}
+
+async fn change(sites: &Api<Site>, change: serde_json::Value) {
+    sites.patch("shop", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_the_newest_specification_wants_is_not_pruned_by_who_has_not_seen_it() {
+    let asked = asked_for_by_pruning(|sites| {
+        async move { change(&sites, json!({"spec": {"page": "a b"}})).await }.boxed()
+    });
+    assert_eq!(asked.await, [vec!["GET shop"], vec![]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_longer_applied_is_pruned_also_if_something_else_about_its_owner_has_changed() {
+    let asked = asked_for_by_pruning(|sites| {
+        async move { change(&sites, json!({"metadata": {"labels": {"colour": "red"}}})).await }.boxed()
+    });
+    assert_eq!(asked.await, [vec!["GET shop", "DELETE b"], vec![]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_pruned_for_an_object_that_is_gone() {
+    let asked = asked_for_by_pruning(|sites| {
+        async move { drop(sites.delete("shop", &Default::default()).await.unwrap()) }.boxed()
+    });
+    assert_eq!(asked.await, [vec!["GET shop"], vec![]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_pruned_for_an_object_that_another_of_its_name_has_replaced() {
+    let asked = asked_for_by_pruning(|sites| {
+        async move {
+            let before = sites.get("shop").await.unwrap();
+            sites.delete("shop", &Default::default()).await.unwrap();
+            sites.create(&PostParams::default(), &site("shop")).await.unwrap();
+            change(&sites, json!({"spec": {"page": "a b"}})).await;
+            let after = sites.get("shop").await.unwrap();
+            assert_eq!(before.metadata.generation, after.metadata.generation);
+        }
+        .boxed()
+    });
+    assert_eq!(asked.await[0], ["GET shop"]);
 }

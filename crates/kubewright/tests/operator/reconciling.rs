@@ -251,6 +251,34 @@ async fn what_asks_to_come_back_comes_back_after_that_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_asks_to_come_back_at_once_comes_back_with_growing_pauses_until_it_no_longer_asks() {
+    let world = World::new().await;
+    let log = Log::default();
+    let seen = log.clone();
+    let _running = only(Controller::of::<Site>().run(doing(move |site, _| {
+        let seen = seen.clone();
+        async move {
+            seen.add(site.spec.page.clone());
+            // Enough is enough: a loop would keep time from passing.
+            let is_over = site.spec.page == "calm" || seen.0.lock().len() > 100;
+            Ok(if is_over { Next::on_change() } else { Next::after(Duration::ZERO) })
+        }
+        .boxed()
+    })))
+    .start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    for (page, times) in [("hello", 5..20), ("calm", 1..2), ("again", 5..20)] {
+        world.merge::<Site>("shop", json!({"spec": {"page": page}})).await;
+        let before = Instant::now();
+        eventually("a change is handled", async || log.0.lock().iter().any(|seen| seen == page)).await;
+        assert!(before.elapsed() < world.soon(), "{page} does not wait for a pause");
+        world.rest().await;
+        let seen = log.take().iter().filter(|seen| *seen == page).count();
+        assert!(times.contains(&seen), "{page}: {seen}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn reading_a_kind_that_nobody_declared_says_what_to_do() {
     let world = World::new().await;
     let log = Log::default();

@@ -281,6 +281,53 @@ async fn a_key_comes_back_when_it_was_asked_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_wants_to_come_back_at_once_rests_longer_each_time_and_has_not_failed() {
+    for asked in [Duration::ZERO, Duration::from_nanos(1), millis(4)] {
+        let queue = queue();
+        queue.add(1, Normal);
+        for times in 0..10 {
+            let pause = pause_after(&queue, Outcome::After(asked)).await;
+            let whole = millis(5).saturating_mul(2_u32.pow(times));
+            assert!(pause <= whole && pause >= whole.mul_f64(0.8).max(asked), "{pause:?} of {whole:?}");
+            let stats = queue.stats();
+            assert_eq!((queue.describe(1)[0].failures, stats.failing, stats.retries), (0, 0, 0));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_longer_wants_to_come_back_at_once_is_not_held_up_later() {
+    let at_once = Outcome::After(Duration::ZERO);
+    for outcome in [Outcome::Success, Outcome::Forget, Outcome::After(millis(5))] {
+        let queue = queue();
+        queue.add(1, Normal);
+        for _ in 0..6 {
+            queue.get().await.unwrap().done(at_once);
+        }
+        queue.add(1, Normal);
+        let taken = take(&queue).unwrap();
+        // So that the queue keeps the key.
+        queue.add_after(1, Duration::from_secs(1), Normal);
+        taken.done(outcome);
+        assert!(pause_after(&queue, at_once).await <= millis(5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_in_the_middle_of_such_a_rest_do_not_make_it_longer() {
+    let queue = queue();
+    queue.add(1, Normal);
+    for times in 0..10 {
+        let pause = pause_after(&queue, Outcome::After(Duration::ZERO)).await;
+        assert!(pause >= millis(4) * 2_u32.pow(times));
+        for _ in 0..100 {
+            queue.add(1, Normal);
+            assert_eq!(pause_after(&queue, Outcome::After(Duration::ZERO)).await, pause);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_waits_at_least_as_long_as_the_server_asks() {
     let queue = queue();
     queue.add(1, Normal);

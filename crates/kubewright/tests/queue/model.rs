@@ -29,7 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
     let outcome = prop_oneof![
         Just(Outcome::Success),
         Just(Outcome::Forget),
-        (1..20_u64).prop_map(|time| Outcome::After(millis(time))),
+        (0..20_u64).prop_map(|time| Outcome::After(millis(time))),
         (0..20_u64).prop_map(|time| Outcome::Retry { after: Some(millis(time)) }),
     ];
     prop_oneof![

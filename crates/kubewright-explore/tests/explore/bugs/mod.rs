@@ -4,12 +4,15 @@
 mod additive_labels;
 mod after_finalizer;
 mod delete_by_name;
+mod gadgets;
 mod guard;
 mod hot_status;
+mod lists;
 mod phase;
 mod resize;
 mod scale_down;
 mod stable_gate;
+mod surplus;
 mod sweep;
 
 use std::sync::{
