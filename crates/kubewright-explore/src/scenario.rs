@@ -299,7 +299,10 @@ fn unlike(value: &Value, schema: &Value, is_taken: impl Fn(&Value) -> bool) -> O
 /// The number after another, or the one before it if there is none.
 fn next(number: i64, schema: &Value) -> i64 {
     let most = schema["maximum"].as_f64().unwrap_or(f64::MAX);
-    if ((number + 1) as f64) <= most { number + 1 } else { number - 1 }
+    match number.checked_add(1) {
+        Some(more) if more as f64 <= most => more,
+        _ => number.saturating_sub(1),
+    }
 }
 
 /// Whether a field is likely to name something else in the cluster, which would not be there under another name.
@@ -412,12 +415,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_largest_number_has_none_after_it() {
+        let schema = json!({"properties": {"limit": {"type": "integer"}}, "required": ["limit"]});
+        let expected = json!({"change": {"limit": i64::MAX - 1}});
+        assert_eq!(drafted(&json!({"limit": i64::MAX}), &schema, |_| true).await, expected);
+    }
+
+    #[tokio::test]
     async fn a_scenario_begins_and_ends_with_the_sample() {
         let schema = json!({"properties": {"text": {"type": "string"}}});
         let sample = json!({"text": "a"});
         let steps = Draft::of(&sample, &schema).steps(&sample, async |_| true).await;
         let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
-        assert_eq!(names, ["create", "change", "without", "undo", "delete", "recreate", "delete again"],);
+        assert_eq!(names, ["create", "change", "without", "undo", "delete", "recreate", "delete again"]);
         assert_eq!(steps[2].spec, Some(json!({})));
     }
 
