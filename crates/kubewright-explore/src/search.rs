@@ -49,12 +49,14 @@ pub(crate) struct Ground {
     pub(crate) sometimes: Vec<usize>,
     /// How often each fault could have struck.
     chances: BTreeMap<Fault, usize>,
+    /// What each spec comes to if it is the first, as far as that is wanted and allowed.
+    fresh: Vec<(Value, State)>,
 }
 
 impl Ground {
     pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, outcome: Outcome) -> Self {
         let Outcome { expected, trace, sometimes, chances, .. } = outcome;
-        Self { steps, noise, expected: Arc::new(expected), trace, sometimes, chances }
+        Self { steps, noise, expected: Arc::new(expected), trace, sometimes, chances, fresh: Vec::new() }
     }
 
     /// The plan of the undisturbed run.
@@ -153,7 +155,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         self.report.findings.extend(findings);
         let Some(ground) = ground else { return Ok(None) };
         self.met.extend(&ground.sometimes);
-        if let Some(violation) = history(self.subject, self.settings, &ground) {
+        if let Some(violation) = history(&ground) {
             self.report.findings.push(self.alone(violation, &ground));
         }
         Ok(Some(ground))
@@ -427,7 +429,7 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
             let found = |violation| Finding::new(violation, plan.clone(), &ground, outcome.trace.clone(), 1);
             let violations = outcome.violations.iter().filter(|one| !known.contains(&one.oracle));
             report.findings.extend(violations.cloned().map(found));
-            let undone = history(subject, settings, &ground);
+            let undone = history(&ground);
             report.findings.extend(
                 undone.map(|violation| Finding::alone(violation, plan.clone(), ground.trace.clone())),
             );
@@ -458,10 +460,17 @@ fn ground(
     mut steps: Vec<Step>,
 ) -> Result<(Option<Ground>, Vec<Finding>), Error> {
     let quiet = Arc::new(Noise::default());
-    let first = loop {
-        let attempt = Attempt::undisturbed(&Arc::new(steps.clone()), settings.seed, &quiet);
-        let outcome = run(subject, Attempt { rests_often: true, ..attempt });
-        match outcome.refused {
+    let (first, once, other) = loop {
+        let scenario = Arc::new(steps.clone());
+        let attempt = |seed| Attempt::undisturbed(&scenario, seed, &quiet);
+        let (first, [once, other]) = both(
+            || run(subject, Attempt { rests_often: true, ..attempt(settings.seed) }),
+            || {
+                let other = Attempt { is_shifted: true, ..attempt(settings.seed.wrapping_add(1)) };
+                [attempt(settings.seed), other].map(|attempt| run(subject, attempt))
+            },
+        );
+        match first.refused {
             // Not every change is allowed after every other.
             Some((name, why)) => {
                 let at = steps.iter().position(|step| step.name == name);
@@ -470,7 +479,7 @@ fn ground(
                     .ok_or_else(|| Error::new(format!("the sample is refused: {why}")))?;
                 steps.remove(at);
             }
-            None => break outcome,
+            None => break (first, once, other),
         }
     };
     let steps = Arc::new(steps);
@@ -480,62 +489,68 @@ fn ground(
     if findings.iter().any(|finding| !BEARABLE.contains(&finding.violation.oracle)) {
         return Ok((None, findings));
     }
-    let first = undisturbed(subject, settings.seed, &steps, &quiet);
-    let other = Attempt::undisturbed(&steps, settings.seed.wrapping_add(1), &quiet);
-    let other = run(subject, Attempt { is_shifted: true, ..other });
     let mut noise = Noise::default();
-    for (one, other) in first.expected.states.iter().zip(&other.expected.states) {
+    for (one, other) in once.expected.states.iter().zip(&other.expected.states) {
         noise.add(one, other);
     }
     let noise = Arc::new(noise);
-    let again = undisturbed(subject, settings.seed, &steps, &noise);
-    if again.digest() != first.digest() {
-        let at = first.trace.iter().zip(&again.trace).position(|(one, other)| one != other);
+    let (again, fresh) = both(
+        || undisturbed(subject, settings.seed, &steps, &noise),
+        || fresh(subject, settings, &steps, &noise),
+    );
+    if again.digest() != once.digest() {
+        let at = once.trace.iter().zip(&again.trace).position(|(one, other)| one != other);
         let line = |trace: &[crate::trace::Entry]| at.and_then(|at| trace.get(at)).map(ToString::to_string);
         let seen = format!(
             "two undisturbed runs differ: {:?} and {:?}",
-            line(&first.trace).unwrap_or_default(),
+            line(&once.trace).unwrap_or_default(),
             line(&again.trace).unwrap_or_default()
         );
         let violation = Violation::new(Oracle::Replay, seen);
         let finding = Finding::alone(violation, plan, again.trace);
         return Ok((None, findings.into_iter().chain([finding]).collect()));
     }
-    Ok((Some(Ground::new(steps, noise, again)), findings))
+    Ok((Some(Ground { fresh, ..Ground::new(steps, noise, again) }), findings))
+}
+
+/// Does two things at once.
+fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
+    })
+}
+
+/// What each spec of a scenario comes to without those before it.
+fn fresh(subject: &Subject, settings: &Settings, steps: &[Step], noise: &Arc<Noise>) -> Vec<(Value, State)> {
+    let mut fresh: Vec<(Value, State)> = Vec::new();
+    if !subject.oracles.contains(&Oracle::History) {
+        return fresh;
+    }
+    for spec in steps.iter().filter_map(|step| step.spec.as_ref()) {
+        if fresh.iter().any(|(known, _)| known == spec) {
+            continue;
+        }
+        let alone = Arc::new(vec![Step::apply("create", spec.clone())]);
+        let outcome = undisturbed(subject, settings.seed, &alone, noise);
+        // What may not be created like this may still be come to.
+        let state = outcome.expected.states.into_iter().next().filter(|_| outcome.refused.is_none());
+        fresh.extend(state.map(|state| (spec.clone(), state)));
+    }
+    fresh
 }
 
 /// Whether each spec comes to the same without those before it.
-fn history(subject: &Subject, settings: &Settings, ground: &Ground) -> Option<Violation> {
-    if !subject.oracles.contains(&Oracle::History) {
-        return None;
-    }
-    let mut fresh: Vec<(&Value, State)> = Vec::new();
-    for (step, reached) in ground.steps.iter().zip(&ground.expected.states) {
-        let Some(spec) = &step.spec else { continue };
-        let known = fresh.iter().position(|(known, _)| *known == spec);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let steps = Arc::new(vec![Step::apply("create", spec.clone())]);
-                let outcome = undisturbed(subject, settings.seed, &steps, &ground.noise);
-                // What may not be created like this may still be come to.
-                let Some(state) =
-                    outcome.expected.states.into_iter().next().filter(|_| outcome.refused.is_none())
-                else {
-                    continue;
-                };
-                fresh.push((spec, state));
-                fresh.len() - 1
-            }
-        };
-        let touched = &ground.expected.touched;
-        if let Some(difference) = reached.difference_to(&fresh[at].1, |object| touched.contains(object)) {
-            let seen =
-                format!("after step `{}`, unlike when it is created like this, {difference}", step.name);
-            return Some(Violation::new(Oracle::History, seen));
-        }
-    }
-    None
+fn history(ground: &Ground) -> Option<Violation> {
+    let touched = &ground.expected.touched;
+    ground.steps.iter().zip(&ground.expected.states).find_map(|(step, reached)| {
+        let spec = step.spec.as_ref()?;
+        let (_, fresh) = ground.fresh.iter().find(|(known, _)| known == spec)?;
+        let difference = reached.difference_to(fresh, |object| touched.contains(object))?;
+        let seen = format!("after step `{}`, unlike when it is created like this, {difference}", step.name);
+        Some(Violation::new(Oracle::History, seen))
+    })
 }
 
 /// The undisturbed run, from which all others branch off. What branches off comes out here, too.

@@ -165,8 +165,7 @@ impl Judge {
     }
 
     fn shrinking(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, object: &str, step: usize) {
-        // Pods without anything of their own come back as they were.
-        let Some(before) = before.filter(|_| !object.starts_with("deployments.apps ")) else { return };
+        let Some(before) = before else { return };
         let sizes = |bytes: &[u8]| serde_json::from_slice::<Sized>(bytes).unwrap_or_default().spec;
         let (before, after) = (sizes(&before.bytes), sizes(told));
         let measures: [(&str, SizeOf); 2] = [

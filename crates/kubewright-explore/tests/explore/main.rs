@@ -9,6 +9,7 @@
 
 mod again;
 mod bugs;
+mod ending;
 mod faults;
 mod gadget;
 mod oracles;

@@ -58,6 +58,24 @@ fn a_gadget_that_is_looked_after_well_survives() {
 }
 
 #[test]
+fn what_is_tried_in_vain_is_no_rest_and_is_told_with_the_answer() {
+    let seen = finds(
+        |gadget, cx| {
+            Box::pin(async move {
+                cx.apply(text(gadget)).await?;
+                let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), cx.namespace());
+                let wrong = Patch::Merge(json!({"data": {"text": 1}}));
+                let _ = maps.patch(&gadget.name_any(), &PatchParams::default(), &wrong).await;
+                Ok(Next::on_change())
+            })
+        },
+        Oracle::Converges,
+    );
+    let expected = "at a resync the operator wrote: patch configmaps default/sample, which was refused: 4";
+    assert!(seen.contains(expected), "{seen}");
+}
+
+#[test]
 fn a_generation_that_is_not_there_yet_was_not_observed() {
     let seen = finds(
         |gadget, cx| {

@@ -17,7 +17,9 @@ impl<K: Kind> Context<K> {
     /// is no longer given is removed, what others own stays, and if someone else has changed a field of ours, it
     /// is put right. The child belongs to the object: it is in its namespace and goes with it.
     ///
-    /// If the child is already so, nothing is sent.
+    /// If the child is already so, nothing is sent. And nothing is made smaller for an object that has changed since it was
+    /// seen: before an apply that takes replicas away, the server is asked, and if it has a newer generation of the object,
+    /// the child stays as it is until that is reconciled.
     pub async fn apply<C: Kind>(&self, child: C) -> Result<Seen<C>>
     where
         K::Scope: MayOwn<C::Scope>,
@@ -59,8 +61,14 @@ impl<K: Kind> Context<K> {
                 return Ok(cached);
             }
             let fields: Value = serde_json::from_str(&applied.fields)?;
-            if is_unchanged(&fields, &configuration, &serde_json::to_value(&*cached)?) {
+            let live = serde_json::to_value(&*cached)?;
+            if is_unchanged(&fields, &configuration, &live) {
                 view.settle(&key, revision(&*cached), print);
+                return Ok(cached);
+            }
+            let shrinks = replicas(&configuration).is_some_and(|wanted| Some(wanted) < replicas(&live));
+            if shrinks && !self.is_current().await? {
+                tracing::debug!(kind = %C::kind(&()), child = %key, "not made smaller: the object has changed");
                 return Ok(cached);
             }
         }
@@ -149,6 +157,11 @@ fn configuration<C: Kind>(child: &C) -> Result<Value> {
     fields.insert("apiVersion".to_owned(), C::api_version(&()).into());
     fields.insert("kind".to_owned(), C::kind(&()).into());
     Ok(value)
+}
+
+/// How many of something an object asks for, if it says so.
+fn replicas(object: &Value) -> Option<i64> {
+    object["spec"]["replicas"].as_i64()
 }
 
 /// A conflict, in words: who else owns what.

@@ -109,7 +109,7 @@ impl<K: Kind> Context<K> {
 
     /// Whether the server has the object in the generation that is reconciled. The cache may lag behind it, most of all
     /// after a start; if it is the server that lags behind, it has to be asked again.
-    async fn is_current(&self) -> Result<bool> {
+    pub(super) async fn is_current(&self) -> Result<bool> {
         let now = request::get::<K>(&self.shared.client, &self.key()).await?;
         let Some(now) = now.filter(|now| uid(now) == uid(&*self.object)) else { return Ok(false) };
         let (is, seen) = (now.meta().generation, self.object.meta().generation);

@@ -14,7 +14,7 @@ use kube::{
 use kubewright::{Controller, Next, child_name};
 use serde_json::json;
 
-use crate::support::{Log, Site, World, doing, eventually, map, only, operator, site};
+use crate::support::{Log, Site, World, deployment, doing, eventually, map, only, operator, site};
 
 #[tokio::test(start_paused = true)]
 async fn children_appear_with_owner_and_labels_and_the_status_tells() {
@@ -236,4 +236,40 @@ async fn children_of_owners_with_long_names_stay_apart() {
     owners.sort();
     assert_eq!(owners, names);
     assert!(world.api::<ConfigMap>().get("short-page").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_smaller_by_who_has_not_seen_the_newest_specification() {
+    let world = World::new().await;
+    let (sites, line) = (world.api::<Site>(), world.line.clone());
+    let controller = Controller::of::<Site>().owns::<Deployment>().run(doing(move |site, cx| {
+        let (sites, line) = (sites.clone(), line.clone());
+        async move {
+            if site.spec.replicas == Some(1) {
+                // It is to be larger again, but no watch tells of that.
+                line.hold();
+                let grown = Patch::Merge(json!({"spec": {"replicas": 3}}));
+                sites.patch("shop", &PatchParams::default(), &grown).await?;
+            }
+            cx.apply(deployment(site)).await?;
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), world.options());
+    let mut shop = site("shop");
+    shop.spec.replicas = Some(3);
+    world.create(&shop).await;
+    world.rest().await;
+    assert_eq!(world.writes(), ["PATCH deployments/shop"]);
+    world.merge::<Site>("shop", json!({"spec": {"replicas": 1}})).await;
+    world.rest().await;
+    world.line.open();
+    world.rest().await;
+    assert_eq!(world.writes(), [""; 0], "three were there, and three are wanted");
+    // By who has seen it, they are made fewer.
+    world.merge::<Site>("shop", json!({"spec": {"replicas": 2}})).await;
+    world.rest().await;
+    let child = world.api::<Deployment>().get("shop").await.unwrap();
+    assert_eq!(child.spec.unwrap().replicas, Some(2));
 }

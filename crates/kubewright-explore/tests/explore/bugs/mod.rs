@@ -11,6 +11,7 @@ mod lists;
 mod phase;
 mod resize;
 mod scale_down;
+mod shrink;
 mod stable_gate;
 mod surplus;
 mod sweep;
