@@ -92,8 +92,10 @@ enum Part {
     TestCluster,
     /// Webhooks of an operator
     Webhooks,
-    /// Explorations of operators
+    /// How fast operators are explored
     Explore,
+    /// Explorations of all operators of this repository, some minutes
+    Explorations,
     /// A whole cluster
     Cluster,
     /// The same operator, written with something else
@@ -137,6 +139,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if wants(Part::Explore) {
         measures.extend(explore::run()?);
+    }
+    if wants(Part::Explorations) {
+        measures.push(explore::all_operators()?);
     }
     if wants(Part::Cluster) {
         measures.extend(cluster::run(&arguments.server, rounds)?);

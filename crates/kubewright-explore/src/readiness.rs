@@ -5,15 +5,19 @@ use serde_json::Value;
 
 use crate::{state::resource_id, subject::Subject};
 
-/// The conditions by which a resource says that all is well.
+/// The conditions by which a resource says that all is well; some say so in one word.
 pub(crate) const WELL: [&str; 2] = ["Ready", "Available"];
+/// Where such a word is.
+const WORDS: [&str; 2] = ["phase", "state"];
+/// Where it is only yes or no.
+const FLAGS: [&str; 2] = ["ready", "Ready"];
 
 impl Subject {
     /// What is not ready although the resource says so, if it does.
     pub(crate) fn unready(&self, snapshot: &Snapshot) -> Option<String> {
         let resource = snapshot.collection(&resource_id(&self.resource_name())).get(&self.key()).cloned()?;
         let resource: Value = serde_json::from_slice(&resource.bytes).ok()?;
-        let condition = WELL.into_iter().find(|name| is_true(&resource, name))?;
+        let condition = said_to_be_well(&resource)?;
         let owner = resource["metadata"]["uid"].as_str()?;
         for kind in ["deployments.apps", "statefulsets.apps", "daemonsets.apps", "pods"] {
             for stored in snapshot.collection(&resource_id(kind)).range("", "") {
@@ -30,6 +34,18 @@ impl Subject {
         }
         None
     }
+}
+
+/// How a resource says that all is well, if it does.
+fn said_to_be_well(resource: &Value) -> Option<String> {
+    let status = &resource["status"];
+    let condition = WELL.into_iter().find(|name| is_true(resource, name)).map(str::to_owned);
+    let word = || {
+        let mut words = WORDS.into_iter().filter_map(|field| Some((field, status[field].as_str()?)));
+        words.find(|(_, word)| WELL.contains(word)).map(|(field, word)| format!("{field} {word}"))
+    };
+    let flag = || FLAGS.into_iter().find(|field| status[field] == true).map(str::to_owned);
+    condition.or_else(word).or_else(flag)
 }
 
 /// Whether a workload has what it needs at least.

@@ -98,7 +98,7 @@ pub(crate) struct State {
     /// How often each fault could have struck.
     pub(crate) chances: BTreeMap<Fault, usize>,
     plan: Vec<Planned>,
-    struck: Vec<(Planned, Instant)>,
+    pub(crate) struck: Vec<(Planned, Instant)>,
     brancher: Option<Brancher>,
     dice: Option<Dice>,
     /// Whether faults may strike.
@@ -114,8 +114,10 @@ pub(crate) struct State {
     disturbed_until: Instant,
     /// How many events are held back until the next change.
     held: usize,
-    /// Whether the operator stays down until the next change.
-    is_down: bool,
+    /// How often the user has changed something.
+    changes: usize,
+    /// How often that was when the operator went down, if it stays down until the next change.
+    down_since: Option<usize>,
     /// The calls for which the server can't be had, and until when.
     outages: BTreeMap<String, Instant>,
     pauses: BTreeMap<String, Instant>,
@@ -190,7 +192,8 @@ impl Wire {
             slow_until: None,
             disturbed_until: now,
             held: 0,
-            is_down: false,
+            changes: 0,
+            down_since: None,
             outages: BTreeMap::new(),
             pauses: BTreeMap::new(),
             writes: Vec::new(),
@@ -258,21 +261,23 @@ impl Wire {
     fn crash_past_change(&self) {
         let mut state = self.state();
         state.held += 1;
-        state.is_down = true;
+        state.down_since = Some(state.changes);
         drop(state);
         self.crash(None);
     }
 
     /// Waits until an operator that has died may be started again.
     pub(crate) async fn may_start(&self) {
-        if self.state().is_down {
+        let Some(since) = self.state().down_since else { return };
+        // The change may have come while it was still dying.
+        if self.state().changes == since {
             let _ = timeout(DOWN, self.0.changed.notified()).await;
-            sleep(AFTERMATH).await;
-            let mut state = self.state();
-            state.held -= 1;
-            state.is_down = false;
-            state.disturb(AFTERMATH);
         }
+        sleep(AFTERMATH).await;
+        let mut state = self.state();
+        state.held -= 1;
+        state.down_since = None;
+        state.disturb(AFTERMATH);
     }
 
     /// Looks whether the resource says that it is ready before it is, where nothing goes wrong.
@@ -326,6 +331,7 @@ impl Wire {
 
     /// The user has changed the resource.
     pub(crate) fn stepped(&self) {
+        self.state().changes += 1;
         self.0.changed.notify_waiters();
     }
 

@@ -91,7 +91,7 @@ impl Judge {
             return;
         }
         // What changes nothing is as good as nothing.
-        if !code.is_success() || before.is_none_or(|before| Some(before.revision) != revision(told)) {
+        if !code.is_success() || changes(before, told) {
             let refused =
                 if code.is_success() { String::new() } else { format!(", which was refused: {code}") };
             state.writes.push(format!("{call}{refused}"));
@@ -290,7 +290,7 @@ impl Judge {
         if !is_in_one_go || call.resource == self.primary {
             return;
         }
-        if before.is_none_or(|before| Some(before.revision) != revision(told)) {
+        if changes(before, told) {
             let seen = format!("the resource was said to be as asked for, and only then came: {call}");
             state.violate(Oracle::Status, seen);
         }
@@ -356,6 +356,20 @@ impl Named {
     fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
+}
+
+/// Whether a write has changed more than who is said to own what, and since when.
+fn changes(before: Option<&Stored>, told: &Bytes) -> bool {
+    let Some(before) = before.filter(|before| Some(before.revision) != revision(told)) else {
+        return before.is_none();
+    };
+    let content = |bytes: &[u8]| {
+        let mut object: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+        metadata.map(|fields| (fields.remove("managedFields"), fields.remove("resourceVersion")));
+        object
+    };
+    content(&before.bytes) != content(told)
 }
 
 /// The revision of an object that was answered.

@@ -93,6 +93,16 @@ fn an_operator_that_dies_is_started_again_after_the_next_change() {
 }
 
 #[test]
+fn an_operator_that_dies_just_before_the_next_change_does_not_miss_it() {
+    let last = "apply gadgets.test.example.com/status default/sample";
+    let trace = run(reads_and_keeps, last, Fault::CrashPastChange);
+    let (_, rest) = after(&trace, Fault::CrashPastChange);
+    let step = rest.iter().find(|entry| entry.what == What::Step).unwrap();
+    let start = rest.iter().find(|entry| entry.text == "the operator starts").unwrap();
+    assert!((start.at - step.at).as_secs() < 5, "{step}\n{start}");
+}
+
+#[test]
 fn a_write_is_refused_and_made_again() {
     for (fault, code) in [
         (Fault::Conflict, 409),

@@ -83,3 +83,31 @@ async fn what_is_created_patched_and_replaced_is_seen_at_once_and_nothing_else_i
     left.sort_unstable();
     assert_eq!(left, [("another", 0), ("b", 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_one_is_not_written_onto_another_of_its_name() {
+    let world = World::new().await;
+    let (log, sites, line) = (Log::default(), world.api::<Site>(), world.line.clone());
+    let told = log.clone();
+    let controller = Controller::of::<Site>().run(doing(move |_, cx| {
+        let (sites, line, log) = (sites.clone(), line.clone(), told.clone());
+        async move {
+            if log.take().is_empty() {
+                // Another takes its place, and no watch tells of that.
+                line.hold();
+                sites.delete("shop", &Default::default()).await?;
+                sites.create(&Default::default(), &site("shop")).await?;
+                let seen = cx.object();
+                let wrote = cx.patch_status(&seen, json!({"published": true})).await;
+                log.add(format!("{}", wrote.is_err_and(|why| why.to_string().contains("modified"))));
+            }
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    assert_eq!(log.take(), ["true"]);
+    assert_eq!(world.api::<Site>().get("shop").await.unwrap().status, None);
+}

@@ -47,13 +47,6 @@ impl Reconciler<Ring> for Nodes {
 
 impl Nodes {
     async fn by_what_is_there(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
-        let wanted: Vec<String> =
-            (0..ring.spec.nodes).map(|node| child_name(ring, &node.to_string())).collect();
-        for node in cx.children::<ConfigMap>()? {
-            if !wanted.contains(&node.name_any()) {
-                cx.delete(&node).await?;
-            }
-        }
         for node in 0..ring.spec.nodes {
             cx.apply(ConfigMap { metadata: child_meta(ring, &node.to_string()), ..ConfigMap::default() })
                 .await?;
@@ -64,7 +57,9 @@ impl Nodes {
 }
 
 fn operator(done: Done) -> Operator {
-    Operator::new("ring-operator").controller(Controller::of::<Ring>().owns::<ConfigMap>().run(Nodes(done)))
+    let controller = Controller::of::<Ring>().owns::<ConfigMap>();
+    let controller = if done == Done::Right { controller.prunes() } else { controller };
+    Operator::new("ring-operator").controller(controller.run(Nodes(done)))
 }
 
 #[test]
