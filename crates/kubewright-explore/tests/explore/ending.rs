@@ -27,7 +27,7 @@ fn explore_without_end() {
     explore(|| {
         operator(|_, _| {
             if EXPLORER.get() != Some(&std::process::id()) {
-                writeln!(std::io::stdout(), "{UNDER_WAY}").unwrap();
+                std::io::stdout().write_all(format!("{UNDER_WAY}\n").as_bytes()).unwrap();
                 loop {
                     thread::park();
                 }
