@@ -19,6 +19,19 @@ fn reads_and_keeps() -> Operator {
     })
 }
 
+/// Takes some time until it says so.
+fn keeps_slowly() -> Operator {
+    operator(|gadget, cx| {
+        Box::pin(async move {
+            cx.apply(text(gadget)).await?;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            cx.status(GadgetStatus { note: Some(gadget.spec.text.clone()), ..GadgetStatus::default() })
+                .await?;
+            Ok(Next::on_change())
+        })
+    })
+}
+
 /// A gadget with a pod, so that one can be lost.
 fn has_a_pod() -> Operator {
     use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -95,7 +108,7 @@ fn an_operator_that_dies_is_started_again_after_the_next_change() {
 #[test]
 fn an_operator_that_dies_just_before_the_next_change_does_not_miss_it() {
     let last = "apply gadgets.test.example.com/status default/sample";
-    let trace = run(reads_and_keeps, last, Fault::CrashPastChange);
+    let trace = run(keeps_slowly, last, Fault::CrashPastChange);
     let (_, rest) = after(&trace, Fault::CrashPastChange);
     let step = rest.iter().find(|entry| entry.what == What::Step).unwrap();
     let start = rest.iter().find(|entry| entry.text == "the operator starts").unwrap();
