@@ -19,7 +19,8 @@ impl<K: Kind> Context<K> {
     ///
     /// If the child is already so, nothing is sent. And nothing is made smaller for an object that has changed since it was
     /// seen: before an apply that takes replicas away, the server is asked, and if it has a newer generation of the object,
-    /// the child stays as it is until that is reconciled.
+    /// the child stays as it is until that is reconciled. It fails if the child is not the one that was seen, but another one
+    /// of its name.
     pub async fn apply<C: Kind>(&self, child: C) -> Result<Seen<C>>
     where
         K::Scope: MayOwn<C::Scope>,
@@ -51,7 +52,7 @@ impl<K: Kind> Context<K> {
         if view.as_ref().is_some_and(|view| view.get(&key).is_none()) {
             self.be_certain().await?;
         }
-        let configuration = configuration(&child)?;
+        let mut configuration = configuration(&child)?;
         let print = fingerprint(&configuration);
         self.applied.lock().insert((KindName::of::<C>(), key.clone()));
         if let Some(view) = &view
@@ -71,6 +72,10 @@ impl<K: Kind> Context<K> {
                 tracing::debug!(kind = %C::kind(&()), child = %key, "not made smaller: the object has changed");
                 return Ok(cached);
             }
+        }
+        // Who has missed that the child was made anew, for another object of the same name, must not take it from that.
+        if let Some(known) = view.as_ref().and_then(|view| view.get(&key)) {
+            configuration["metadata"]["uid"] = uid(&*known).into();
         }
         let answer =
             request::apply(&self.shared.client, &key, None, &configuration, &self.shared.operator, forces)

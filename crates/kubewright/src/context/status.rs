@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::core::object::HasStatus;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Reader, condition, request, stalled};
 use crate::{
@@ -96,7 +96,8 @@ impl<K: Kind> Reader<K> {
         stalled::leave_out(&mut current, &wanted);
         self.complete(&mut wanted, &current);
         drop_nulls(&mut wanted);
-        if wanted == current {
+        let is_nothing = |status: &Value| status.as_object().map_or(status.is_null(), Map::is_empty);
+        if wanted == current || is_nothing(&wanted) && is_nothing(&current) {
             return Ok(());
         }
         let shape = &self.shared.status;

@@ -37,12 +37,26 @@ fn canonical(value: &mut Value) {
                             }
                         }
                     }
+                    Value::Array(claims) if name == "volumeClaimTemplates" => {
+                        claims.iter_mut().for_each(bare);
+                        claims.iter_mut().for_each(canonical);
+                    }
                     other => canonical(other),
                 }
             }
         }
         Value::Array(items) => items.iter_mut().for_each(canonical),
         _ => {}
+    }
+}
+
+/// Takes from a claim of a template what the server fills in. The list of them is owned as a whole, so that nothing else tells
+/// what was given.
+fn bare(claim: &mut Value) {
+    let Some(fields) = claim.as_object_mut() else { return };
+    fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind" | "status"));
+    if let Some(Value::Object(spec)) = fields.get_mut("spec") {
+        spec.retain(|name, value| name != "volumeMode" || value != "Filesystem");
     }
 }
 
@@ -163,6 +177,23 @@ mod tests {
         assert!(!owns(json!({"f:data": {"f:a": {}, "f:b": {}}})), "b would be removed");
         assert!(!owns(json!({"f:data": {}})), "a would become owned");
         assert!(!owns(json!({})));
+    }
+
+    #[test]
+    fn templates_of_claims_are_the_same_with_what_the_server_fills_in() {
+        let claim = |storage: &str| {
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+                   "spec": {"resources": {"requests": {"storage": storage}}}})
+        };
+        let mut stored = claim("1Gi");
+        stored["spec"]["volumeMode"] = json!("Filesystem");
+        stored["status"] = json!({"phase": "Pending"});
+        let set = |claim: Value| json!({"spec": {"volumeClaimTemplates": [claim]}});
+        let fields = json!({"f:spec": {"f:volumeClaimTemplates": {}}});
+        assert!(is_unchanged(&fields, &set(claim("1024Mi")), &set(stored.clone())));
+        assert!(!is_unchanged(&fields, &set(claim("2Gi")), &set(stored.clone())));
+        stored["spec"]["volumeMode"] = json!("Block");
+        assert!(!is_unchanged(&fields, &set(claim("1Gi")), &set(stored)));
     }
 
     #[test]

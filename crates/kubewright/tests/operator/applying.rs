@@ -1,6 +1,12 @@
 //! Children and status: how they come to be, and that nothing more is written than must be.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
 use k8s_openapi::api::{
@@ -9,7 +15,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use kubewright::{Controller, Next, child_name};
 use serde_json::json;
@@ -272,4 +278,41 @@ async fn nothing_is_made_smaller_by_who_has_not_seen_the_newest_specification() 
     world.rest().await;
     let child = world.api::<Deployment>().get("shop").await.unwrap();
     assert_eq!(child.spec.unwrap().replicas, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_was_made_anew_is_not_taken_by_who_has_not_seen_that() {
+    let world = World::new().await;
+    let (children, line) = (world.api::<Deployment>(), world.line.clone());
+    let is_made_anew = Arc::new(AtomicBool::new(false));
+    let controller = Controller::of::<Site>().owns::<Deployment>().run(doing(move |site, cx| {
+        let (children, line, is_made_anew) = (children.clone(), line.clone(), is_made_anew.clone());
+        async move {
+            if site.spec.replicas == Some(5) && !is_made_anew.swap(true, Ordering::Relaxed) {
+                // Somebody makes it anew, but no watch tells of that.
+                line.hold();
+                let mut another = deployment(site);
+                children.delete("shop", &DeleteParams::background()).await?;
+                another.metadata.namespace = site.namespace();
+                children.create(&PostParams::default(), &another).await?;
+                let refused = cx.apply(deployment(site)).await.unwrap_err();
+                assert!(refused.status().is_some(), "{refused}");
+                let child = children.get("shop").await?;
+                assert!(child.owner_references().is_empty(), "{:?}", child.metadata);
+                line.open();
+                return Err(refused);
+            }
+            cx.apply(deployment(site)).await?;
+            Ok(Next::on_change())
+        }
+        .boxed()
+    }));
+    let _running = only(controller).start(world.recorded(), world.options());
+    world.create(&site("shop")).await;
+    world.rest().await;
+    world.merge::<Site>("shop", json!({"spec": {"replicas": 5}})).await;
+    world.rest().await;
+    // Once it is seen, it is looked after.
+    let child = world.api::<Deployment>().get("shop").await.unwrap();
+    assert_eq!((child.owner_references().len(), child.spec.unwrap().replicas), (1, Some(5)));
 }
