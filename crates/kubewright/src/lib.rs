@@ -51,5 +51,7 @@ pub use self::{
     serve::{Certificate, Door},
     shutdown::Shutdown,
     task::{TaskContext, Watching},
-    webhook::{Admission, Defaulter, FailurePolicy, Operation, Outcome, Validator, Verdict, Webhook},
+    webhook::{
+        Admission, BORROWED, Defaulter, FailurePolicy, Operation, Outcome, Validator, Verdict, Webhook,
+    },
 };

@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 
 use clap::{Args, ValueEnum};
 use kube::{Client, ResourceExt as _, api::DynamicObject};
+use kubewright::BORROWED;
 use serde_json::{Value, json};
 
 use self::{applyset::Contents, rollout::Rollout};
@@ -226,6 +227,13 @@ impl Deploy {
                     ));
                 }
                 _ => {}
+            }
+            if present.as_ref().is_some_and(|present| present.annotations().contains_key(BORROWED)) {
+                return Err(format!(
+                    "{} leads to an operator that runs outside of the cluster: end `kubewright run` first; if it was \
+                     killed, run it once more and end it with Ctrl-C",
+                    object.called()
+                ));
             }
             if let Some(present) = &present
                 && !self.force

@@ -7,11 +7,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use parking_lot::Mutex;
+
 use crate::{
     guide::{Reader, Step, steps},
     image::{AMD64, ARM64, program},
     support::{Cluster, kubectl, share, workspace},
 };
+
+/// Held by whoever follows pages.
+static READING: Mutex<()> = Mutex::new(());
 
 /// The pages of the commands, in the order in which a project meets them.
 const COMMANDS: [&str; 11] = [
@@ -42,6 +47,8 @@ fn follow(place: &Path, pages: &[&str], environment: &[(&str, OsString)]) {
         println!("skipped: there is no kubectl on the PATH and none was built with the reference");
         return;
     };
+    // Readers make projects of the same name, and share what was built for them.
+    let _alone = READING.lock();
     let kubewright = Path::new(env!("CARGO_BIN_EXE_kubewright"));
     let shared: [(&str, OsString); 4] = [
         ("KUBEWRIGHT_SDK_PATH", workspace().into()),

@@ -5,6 +5,7 @@ use std::process::Output;
 use futures_util::TryStreamExt as _;
 use k8s_openapi::{
     api::{
+        admissionregistration::v1::ValidatingWebhookConfiguration,
         apps::v1::Deployment,
         core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
         networking::v1::NetworkPolicy,
@@ -393,6 +394,22 @@ async fn a_cluster_that_refuses_is_not_changed() {
     let told = printed(&examined);
     assert!(told.contains("warn  rights      to deploy it you lack: "), "{told}");
     assert!(told.contains("create, patch, delete clusterroles.rbac.authorization.k8s.io"), "{told}");
+}
+
+#[tokio::test]
+async fn an_operator_that_runs_outside_is_to_end_first() {
+    let world = World::new().await;
+    let configuration = json!({
+        "metadata": {"name": "memcached-operator", "annotations": {"kubewright.dev/found": "null"}},
+        "webhooks": [{
+            "name": "memcached.cache.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://127.0.0.1:9443/validate"},
+        }],
+    });
+    world.create(world.all::<ValidatingWebhookConfiguration>(), configuration).await;
+    let why = refusal(&world.run("deploy", &[]));
+    assert!(why.contains("outside of the cluster: end `kubewright run` first"), "{why}");
+    assert!(world.namespace(NAMESPACE).await.is_none() && world.definition().await.is_none());
 }
 
 #[test]

@@ -17,8 +17,9 @@ use tempfile::TempDir;
 pub enum Step {
     /// A block `sh`: commands, and what they print if a block `text` follows.
     Run { commands: String, printed: Option<String> },
-    /// A block `console`: a program in a terminal of its own, and what it has printed when it can be used.
-    Start { command: String, printed: String },
+    /// A block `console`: a program in a terminal of its own, and what it has printed when it can be used; it goes on,
+    /// unless its last line is `^C`.
+    Start { command: String, printed: String, is_ended: bool },
     /// A block `diff` that begins with a path: these lines of a file become those.
     Edit { path: String, before: String, after: String },
     /// A block `sh not run: it needs a registry`: commands that are left out, and why.
@@ -45,7 +46,9 @@ pub fn steps(page: &str) -> Vec<Step> {
             },
             "console" => {
                 let command = block[0].strip_prefix("$ ").unwrap_or_else(|| panic!("no prompt: {block:#?}"));
-                steps.push(Step::Start { command: command.to_owned(), printed: block[1..].join("\n") });
+                let is_ended = block.last() == Some(&"^C");
+                let printed = block[1..block.len() - usize::from(is_ended)].join("\n");
+                steps.push(Step::Start { command: command.to_owned(), printed, is_ended });
             }
             "diff" => {
                 let path = block[0].strip_prefix("# ").unwrap_or_else(|| panic!("of what? {block:#?}"));
@@ -139,9 +142,14 @@ impl Reader {
                     "{page}: these\n\n{commands}\n\nprinted\n\n{text}\n\ninstead of\n\n{printed}"
                 );
             }
-            Step::Start { command, printed } => {
+            Step::Start { command, printed, is_ended } => {
                 if let Err(text) = self.start(&command, &printed) {
                     panic!("{page}: {command:?} ended, and printed\n\n{text}\n\ninstead of\n\n{printed}");
+                }
+                if is_ended {
+                    // What a shell has put into the background does not hear of an interrupt.
+                    let ended = self.run("kill $! && wait $!");
+                    ended.unwrap_or_else(|text| panic!("{page}: {command:?} does not end well: {text}"));
                 }
             }
             Step::Edit { path, before, after } => {
@@ -229,6 +237,12 @@ In a terminal of its own:
 $ sh -c 'echo ready; exec sleep 600'
 ready
 ```
+In a third one, for a while:
+```console
+$ sh -c 'sleep 600 & trap \"kill $!; echo bye > farewell; exit 0\" TERM; echo on; wait'
+on
+^C
+```
 And in the first one:
 ```sh
 echo $WHO
@@ -256,11 +270,14 @@ fn a_page_is_commands_programs_and_edits() {
         printed: printed.map(str::to_owned),
     };
     let command = "sh -c 'echo ready; exec sleep 600'".to_owned();
+    let passing =
+        "sh -c 'sleep 600 & trap \"kill $!; echo bye > farewell; exit 0\" TERM; echo on; wait'".to_owned();
     assert_eq!(
         steps(PAGE),
         [
             run("mkdir here\ncd here\nexport WHO=me\necho a > file", None),
-            Step::Start { command, printed: "ready".to_owned() },
+            Step::Start { command, printed: "ready".to_owned(), is_ended: false },
+            Step::Start { command: passing, printed: "on".to_owned(), is_ended: true },
             run("echo $WHO\njobs -p > ../started", Some("m...")),
             Step::Edit { path: "file".to_owned(), before: "a\n".to_owned(), after: "b\n".to_owned() },
             Step::Leave { commands: "false".to_owned(), why: "it needs a registry".to_owned() },
@@ -274,6 +291,7 @@ fn a_reader_keeps_the_place_and_ends_what_was_started() {
     let mut reader = Reader::new(place.path(), &[], &[]);
     steps(PAGE).into_iter().for_each(|step| reader.follow("a page", step));
     assert_eq!(fs::read_to_string(place.path().join("here/file")).unwrap(), "b\n");
+    assert_eq!(fs::read_to_string(place.path().join("here/farewell")).unwrap(), "bye\n");
     let started = fs::read_to_string(place.path().join("started")).unwrap();
     let is_there =
         || Command::new("kill").args(["-0", started.trim()]).stderr(Stdio::null()).status().unwrap();

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     certificates::{Keyring, Purpose},
-    lead::{FOUND, leads_to},
+    lead::{BORROWED, leads_to},
 };
 use crate::{
     cache::{Cache, Subscription, View, Watch},
@@ -159,7 +159,8 @@ impl Keeper {
         // Where there is none, nobody calls.
         let Some(present) = target.view.get(&Key::cluster(&target.name)) else { return Ok(true) };
         // One that runs elsewhere has borrowed it.
-        if self.url.is_none() && present.meta().annotations.iter().flatten().any(|(name, _)| name == FOUND) {
+        if self.url.is_none() && present.meta().annotations.iter().flatten().any(|(name, _)| name == BORROWED)
+        {
             return Ok(true);
         }
         let bundle = json!(ByteString(ring.authorities.as_bytes().to_vec()));

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::Targets;
 use crate::error::{Error, Result};
 
-/// The annotation with what an object had before, as JSON; `null` if it was not there at all.
-pub(crate) const FOUND: &str = "kubewright.dev/found";
+/// The annotation of webhook configurations and definitions that lead to an operator outside of the cluster while it runs:
+/// what they had before, as JSON, or `null` if they were not there at all.
+pub const BORROWED: &str = "kubewright.dev/found";
 /// How often somebody else may be faster.
 const ATTEMPTS: u32 = 10;
 
@@ -122,7 +123,7 @@ impl Sign {
         let Some(mut present) = self.api.get_opt(&name).await? else {
             // Without a definition there is nothing to convert.
             if !self.is_definition {
-                wanted.annotations_mut().insert(FOUND.to_owned(), Value::Null.to_string());
+                wanted.annotations_mut().insert(BORROWED.to_owned(), Value::Null.to_string());
                 self.api.create(&lead.parameters(), &wanted).await?;
             }
             return Ok(());
@@ -132,14 +133,14 @@ impl Sign {
             found => found,
         };
         *self.way(&mut present) = self.way(&mut wanted).take();
-        present.annotations_mut().entry(FOUND.to_owned()).or_insert_with(|| found.to_string());
+        present.annotations_mut().entry(BORROWED.to_owned()).or_insert_with(|| found.to_string());
         self.api.replace(&name, &lead.parameters(), &present).await.map(|_| ())
     }
 
     async fn put_back(&self, lead: &Lead) -> kube::Result<()> {
         let name = self.wanted.name_any();
         let Some(mut present) = self.api.get_opt(&name).await? else { return Ok(()) };
-        let Some(found) = present.annotations_mut().remove(FOUND) else { return Ok(()) };
+        let Some(found) = present.annotations_mut().remove(BORROWED) else { return Ok(()) };
         let way = self.way(&mut present);
         let mut ways = way.as_array().into_iter().flatten().chain(way.get("webhook"));
         // Whoever leads it elsewhere meanwhile means it.

@@ -12,12 +12,15 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
-pub use self::admission::{Admission, Defaulter, Operation, Outcome, Validator, Verdict};
 pub(crate) use self::{
     admission::Call,
     keeper::{Keeper, Targets, configuration_name, secret_name, service_name},
     lead::Lead,
     serve::{Desk, Hook},
+};
+pub use self::{
+    admission::{Admission, Defaulter, Operation, Outcome, Validator, Verdict},
+    lead::BORROWED,
 };
 use crate::{
     cache::{Cache, Watch},
