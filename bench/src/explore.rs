@@ -1,6 +1,8 @@
 //! What an exploration costs: how many runs a core makes in a second, how long all faults of a larger operator take, and
 //! that memory does not grow with the runs.
 
+use std::io::{Write as _, stderr};
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use kubewright::{Context, Controller, Next, Operator, Reconciler, workload::child_meta};
@@ -100,7 +102,9 @@ pub(crate) fn all_operators() -> Result<Measure> {
     for (operator, sample) in operators {
         progress(&format!("explore: {}, singles and pairs", operator().name()));
         let report = explore(operator).sample(sample).level(Level::Pairs).try_run(|_| {})?;
-        progress(&format!("explore: {report}"));
+        if !report.findings.is_empty() {
+            writeln!(stderr(), "{report}")?;
+        }
         findings += report.findings.len();
     }
     let findings = vec![findings as f64];

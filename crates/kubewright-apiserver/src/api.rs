@@ -209,6 +209,11 @@ impl ApiServer {
         self.server.store.revision()
     }
 
+    /// Waits until something of at least this revision was written.
+    pub async fn reached(&self, revision: u64) {
+        self.server.store.wait_for_revision(revision).await;
+    }
+
     /// Everything that is stored, as it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.server.store.snapshot()

@@ -4,7 +4,7 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     os::unix::net::UnixDatagram,
     time::{Duration, Instant},
@@ -27,9 +27,11 @@ const PATIENCES: [Duration; 4] =
     [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(120)];
 /// How long what was seen may be in a report, so that it fits into one message.
 const LONGEST: usize = 4 << 10;
+/// How many bytes of moments are told at a time.
+const MOMENTS: usize = 2 << 10;
 
 /// What a run with faults came to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub(crate) faults: Vec<Planned>,
     pub(crate) violations: Vec<Violation>,
@@ -37,6 +39,9 @@ pub(crate) struct Told {
     pub(crate) sometimes: Vec<usize>,
     /// Stands for everything that happened; 0 if that is not known.
     pub(crate) digest: u64,
+    /// How many things happened, and whether it ended there because it was known how it goes on.
+    pub(crate) happened: usize,
+    pub(crate) is_known: bool,
     /// Whether replicas elected a leader.
     pub(crate) elects: bool,
 }
@@ -61,7 +66,7 @@ impl Crew {
     ///
     /// Other threads of this process, of which the new one has only the memory, may hold a lock just then. If it does not
     /// come to its beginning, another one is tried.
-    pub(crate) fn set_out(settings: &Settings, run: impl Fn(UnixDatagram)) -> io::Result<Self> {
+    pub(crate) fn set_out(settings: &Settings, run: impl Fn(UnixDatagram) + Sync) -> io::Result<Self> {
         for patience in PATIENCES {
             let (desk, way) = UnixDatagram::pair()?;
             desk.set_read_timeout(Some(MOMENT))?;
@@ -142,6 +147,9 @@ pub(crate) struct Brancher {
     slots: usize,
     running: BTreeMap<i32, Planned>,
     way: UnixDatagram,
+    /// The moments from which on it is known that all goes well, and how those that branch off tell of more.
+    known: BTreeSet<u64>,
+    news: Option<(UnixDatagram, UnixDatagram)>,
     lot: Lot,
     /// How many faults have struck.
     depth: usize,
@@ -149,14 +157,26 @@ pub(crate) struct Brancher {
 }
 
 impl Brancher {
-    pub(crate) fn new(choice: Choice, seed: u64, slots: usize, way: UnixDatagram) -> Self {
+    pub(crate) fn new(
+        choice: Choice,
+        seed: u64,
+        slots: usize,
+        way: UnixDatagram,
+        known: BTreeSet<u64>,
+    ) -> Self {
         let random = fastrand::Rng::with_seed(seed);
+        // Without it, less is known.
+        let news = UnixDatagram::pair()
+            .ok()
+            .filter(|(desk, way)| desk.set_nonblocking(true).is_ok() && way.set_nonblocking(true).is_ok());
         Self {
             choice,
             random,
             slots,
             running: BTreeMap::new(),
             way,
+            known,
+            news,
             lot: Lot::default(),
             depth: 0,
             is_closed: false,
@@ -209,6 +229,7 @@ impl Brancher {
         while self.running.len() >= self.slots {
             self.await_one();
         }
+        self.learn();
         if self.depth > 0 {
             alarm(2 * HUNG);
         }
@@ -226,10 +247,32 @@ impl Brancher {
             }
             // There is no room for another process: this one is left out, and told of.
             Err(why) => {
-                let violation = Violation::new(Oracle::Budget, format!("the run could not be made: {why}"));
-                self.tell(std::slice::from_ref(planned), vec![violation], Vec::new(), 0);
+                self.give_up(planned, format!("the run could not be made: {why}"));
                 false
             }
+        }
+    }
+
+    /// Whether it is known that all goes well from a moment on.
+    pub(crate) fn knows(&self, moment: u64) -> bool {
+        self.known.contains(&moment)
+    }
+
+    /// Takes what those that branched off have found out.
+    fn learn(&mut self) {
+        let Some((desk, _)) = self.news.as_ref().filter(|_| self.depth == 0) else { return };
+        let mut moments = [0; MOMENTS];
+        while let Ok(length) = desk.recv(&mut moments) {
+            self.known.extend(moments[..length].as_chunks().0.iter().copied().map(u64::from_le_bytes));
+        }
+    }
+
+    /// Tells from which moments on all goes well.
+    pub(crate) fn teach(&self, passed: &[u64]) {
+        let Some((_, way)) = &self.news else { return };
+        for some in passed.chunks(MOMENTS / size_of::<u64>()) {
+            // If there is no room, it is found out anew.
+            let _ = way.send(&some.iter().flat_map(|moment| moment.to_le_bytes()).collect::<Vec<u8>>());
         }
     }
 
@@ -248,25 +291,25 @@ impl Brancher {
         if let Some(planned) = self.running.remove(&child)
             && !is_well
         {
-            let seen = format!("the run died, or did not end within {HUNG} s of real time");
-            self.tell(&[planned], vec![Violation::new(Oracle::Budget, seen)], Vec::new(), 0);
+            self.give_up(&planned, format!("the run died, or did not end within {HUNG} s of real time"));
         }
     }
 
     /// Tells what a run came to.
-    pub(crate) fn tell(
-        &self,
-        faults: &[Planned],
-        mut violations: Vec<Violation>,
-        sometimes: Vec<usize>,
-        digest: u64,
-    ) {
-        for violation in &mut violations {
+    pub(crate) fn tell(&self, mut told: Told) {
+        for violation in &mut told.violations {
             let end = violation.seen.floor_char_boundary(LONGEST);
             violation.seen.truncate(end);
         }
-        let elects = self.choice.elects;
-        self.say(&Message::Told(Told { faults: faults.to_vec(), violations, sometimes, digest, elects }));
+        told.elects = self.choice.elects;
+        self.say(&Message::Told(told));
+    }
+
+    /// Tells that a run came to nothing.
+    fn give_up(&self, planned: &Planned, seen: String) {
+        let faults = vec![planned.clone()];
+        let violations = vec![Violation::new(Oracle::Budget, seen)];
+        self.tell(Told { faults, violations, ..Told::default() });
     }
 
     fn say(&self, message: &Message) {
@@ -336,14 +379,20 @@ struct Apart {
 
 impl Apart {
     /// Runs something in a process of its own; what it finds out it has to tell.
-    fn run(run: impl FnOnce()) -> io::Result<Self> {
+    fn run(run: impl FnOnce() + Send) -> io::Result<Self> {
         match fork()? {
             Some(child) => Ok(Self { child, has_ended: Cell::new(false) }),
             None => {
                 alarm(0);
                 lead_group();
-                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-                exit(ended.is_err().into())
+                let run = || {
+                    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+                    exit(ended.is_err().into())
+                };
+                // A thread has memory of its own, without the gaps of what was before: less of it is copied for each
+                // run that branches off.
+                let Err(never) = std::thread::scope(|scope| scope.spawn(run).join());
+                std::panic::resume_unwind(never)
             }
         }
     }

@@ -167,6 +167,8 @@ pub struct Report {
     pub runs: usize,
     /// How many of them were made again from their beginning, to see that they go the same way.
     pub made_again: usize,
+    /// How many of them came to where others had been before, and were not followed any further.
+    pub known: usize,
     /// What must not be.
     pub findings: Vec<Finding>,
     /// How many more there are of each oracle, which were not looked into.
@@ -187,6 +189,7 @@ impl Report {
             steps,
             runs: 0,
             made_again: 0,
+            known: 0,
             findings: Vec::new(),
             more: BTreeMap::new(),
             undisturbed: Vec::new(),

@@ -9,6 +9,7 @@
 //! - `wire`: the line between operator and server, on which things go wrong
 //! - `branch`: a run goes two ways wherever a fault may strike
 //! - `run`, `supervisor`: one run, from its beginning to its end
+//! - `lookout`, `moment`: where a run comes to what is known, and ends early
 //! - `state`: what a cluster comes to, without what differs from run to run
 //! - `oracle`, `readiness`, `secrets`: what must hold
 //! - `search`, `shrink`: which runs are made, and which of them are told of
@@ -21,6 +22,8 @@ mod draft;
 mod finding;
 mod html;
 mod logs;
+mod lookout;
+mod moment;
 mod oracle;
 mod plan;
 mod readiness;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     time::Duration,
 };
@@ -19,6 +20,8 @@ use tokio::time::{Instant, sleep};
 use crate::{
     branch::Brancher,
     logs::Logs,
+    lookout::Lookout,
+    moment::Moments,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned},
     scenario::{NEVER_READY, Step, asking},
@@ -26,8 +29,8 @@ use crate::{
     state::{Difference, Noise, OUTSIDE, Reader, State, resource_id, without_uids},
     subject::Subject,
     supervisor::Supervisor,
-    trace::{Entry, What, digest},
-    wire::{Expected, Others, Setting, Wire},
+    trace::{Entry, What},
+    wire::{Expected, LATENCY, Others, Setting, Wire},
     world::World,
 };
 
@@ -98,14 +101,30 @@ pub(crate) struct Outcome {
     /// How often each fault could have struck.
     pub(crate) chances: BTreeMap<Fault, usize>,
     pub(crate) brancher: Option<Brancher>,
+    /// The moments of the run, as far as they can be told from others.
+    pub(crate) passed: Vec<u64>,
+    /// Whether it ended where it was known how it goes on.
+    pub(crate) is_known: bool,
+    /// Whether there was no end of calls.
+    pub(crate) is_flooded: bool,
 }
 
 impl Outcome {
-    /// Stands for everything that happened.
-    pub(crate) fn digest(&self) -> u64 {
-        let happened = self.trace.iter().filter(|entry| entry.what != What::Log);
-        let text: String = happened.map(|entry| format!("{entry} {}\n", entry.digest)).collect();
-        digest(&[text.as_bytes()])
+    /// What happened, apart from what was logged.
+    fn happened(&self) -> impl Iterator<Item = &Entry> {
+        self.trace.iter().filter(|entry| entry.what != What::Log)
+    }
+
+    /// How many things happened.
+    pub(crate) fn length(&self) -> usize {
+        self.happened().count()
+    }
+
+    /// Stands for the first things that happened.
+    pub(crate) fn digest(&self, length: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.happened().take(length).for_each(|entry| entry.hash(&mut hasher));
+        hasher.finish()
     }
 }
 
@@ -148,6 +167,18 @@ struct Run<'a> {
     rehearsal: Rehearsal,
     /// What was outside of the cluster before.
     outside: BTreeSet<String>,
+    /// Whether it is known how it goes on.
+    is_known: bool,
+}
+
+/// How a step ends.
+enum Rest {
+    /// Where it should.
+    Reached,
+    /// Where it is known how it goes on.
+    Known,
+    /// Not at all.
+    Never,
 }
 
 struct Nodes(Arc<TestCluster>);
@@ -213,6 +244,15 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     let expected = attempt.expected;
     let states = Vec::new();
     let outside = outside(&rehearsal).into_keys().collect();
+    let mut lookout = Lookout {
+        server: cluster.server().clone(),
+        wire: wire.clone(),
+        working: operator.at_work.clone(),
+        rehearsal: rehearsal.clone(),
+        remembers: (subject.operator)().remembers(),
+        moments: Moments::default(),
+        passed: Vec::new(),
+    };
     let mut run = Run {
         cluster,
         wire,
@@ -225,9 +265,10 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         states,
         rehearsal,
         outside,
+        is_known: false,
     };
     run.wire.arm();
-    let refused = run.scenario(&attempt.steps, attempt.rests_often).await;
+    let refused = run.scenario(&attempt.steps, attempt.rests_often, &mut lookout).await;
     if run.logs.contain(PANICKED) {
         run.violate(Oracle::Budget, "a reconciler panicked".to_owned());
     }
@@ -239,28 +280,47 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         smallest: std::mem::take(&mut state.smallest),
         renewed: std::mem::take(&mut state.renewed),
         calls: state.trace.len(),
+        fresh: Vec::new(),
     };
     let (trace, mut violations) = (std::mem::take(&mut state.trace), state.violations());
     violations.retain(|violation| subject.oracles.contains(&violation.oracle));
-    // Who asks, and is told that there is nothing, can't tidy it up.
+    // Who asks the server itself has nobody else to ask, and what it tells is the present in Kubernetes.
     if state.struck.iter().any(|(planned, _)| planned.fault == Fault::StaleRead) {
-        violations.retain(|violation| violation.oracle != Oracle::Leaks);
+        violations.retain(|violation| !matches!(violation.oracle, Oracle::Leaks | Oracle::EndState));
     }
     let sometimes = state.sometimes.iter().copied().collect();
     let chances = std::mem::take(&mut state.chances);
     let brancher = state.take_brancher();
     drop(state);
-    let struck = run.wire.struck();
+    let (struck, passed, is_known) = (run.wire.struck(), lookout.passed, run.is_known);
+    let is_flooded = run.wire.is_flooded();
     match &brancher {
         Some(_) => std::mem::forget(run),
         None => run.operator.end(),
     }
-    Outcome { trace, expected, violations, struck, sometimes, refused, chances, brancher }
+    Outcome {
+        trace,
+        expected,
+        violations,
+        struck,
+        sometimes,
+        refused,
+        chances,
+        brancher,
+        passed,
+        is_known,
+        is_flooded,
+    }
 }
 
 impl Run<'_> {
     /// Goes through the scenario; the step that is refused, and why.
-    async fn scenario(&mut self, steps: &[Step], rests_often: bool) -> Option<(String, String)> {
+    async fn scenario(
+        &mut self,
+        steps: &[Step],
+        rests_often: bool,
+        lookout: &mut Lookout,
+    ) -> Option<(String, String)> {
         for (at, step) in steps.iter().enumerate() {
             let what = match &step.spec {
                 Some(spec) => format!("{}: spec is {spec}", step.name),
@@ -278,10 +338,16 @@ impl Run<'_> {
                 return Some((step.name.clone(), why));
             }
             self.wire.stepped();
-            if !self.rest(at).await {
-                return None;
+            match self.rest(at, lookout).await {
+                Rest::Reached => self.wire.recovered(),
+                Rest::Known => {
+                    self.is_known = true;
+                    self.wire.recovered();
+                    self.look_for_secrets();
+                    return None;
+                }
+                Rest::Never => return None,
             }
-            self.wire.recovered();
             if rests_often {
                 self.verify().await;
             }
@@ -362,20 +428,37 @@ impl Run<'_> {
         state
     }
 
-    /// Waits until the step has come to its end; whether it has.
-    async fn rest(&mut self, at: usize) -> bool {
+    /// Waits until the step has come to its end, or to where it is known how it goes on.
+    async fn rest(&mut self, at: usize, lookout: &mut Lookout) -> Rest {
+        tokio::select! {
+            biased;
+            () = lookout.meet(at) => Rest::Known,
+            rested = self.reach(at) => rested,
+        }
+    }
+
+    /// Waits until the step has come to its end.
+    async fn reach(&mut self, at: usize) -> Rest {
         let expected = self.expected.clone();
         let state = match expected.as_ref().and_then(|expected| expected.states.get(at)) {
-            Some(wanted) => self.arrive(wanted, at).await,
+            Some(wanted) => {
+                let fresh = expected.as_ref().and_then(|expected| expected.fresh.get(at)?.as_ref());
+                self.arrive(wanted, fresh, at).await
+            }
             None => self.come_to_rest().await,
         };
-        let Some(state) = state else { return false };
+        let Some(state) = state else { return Rest::Never };
+        // What is asked for first is what works.
+        if expected.is_none() && at == 0 && self.operator.is_failing() {
+            let seen = format!("at the end of step `{}`, reconciles still fail", self.step_name(at));
+            self.violate(Oracle::Converges, seen);
+        }
         // While something is held back, the step has not come to its end.
         if !self.wire.holds_back() {
             self.look(&state, at);
         }
         self.states.push(state);
-        true
+        Rest::Reached
     }
 
     /// Waits until nothing happens any more.
@@ -400,16 +483,19 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until everything is as in the undisturbed run.
-    async fn arrive(&mut self, wanted: &State, at: usize) -> Option<State> {
+    /// Waits until everything is as in the undisturbed run, or as if this step were the first.
+    async fn arrive(&mut self, wanted: &State, fresh: Option<&State>, at: usize) -> Option<State> {
         let began = Instant::now();
         let mut pause = LOOK;
         loop {
             sleep(pause).await;
             let state = self.read();
             let is_left_alone = self.wire.is_left_alone();
-            let difference = state.difference_to(wanted, |_| true);
+            let is_fresh = |object: &str| fresh.is_some_and(|fresh| fresh.agrees(&state, object));
+            let difference = state.difference_to(wanted, |object| !is_fresh(object));
             if difference.is_none() && is_left_alone {
+                // If it is known how it goes on, that is seen now.
+                sleep(4 * LATENCY).await;
                 return Some(state);
             }
             // What is held back until the next change can't be waited for.
@@ -468,9 +554,7 @@ impl Run<'_> {
             let step = self.step_name(at);
             self.violate(Oracle::Eventually, format!("not at the end of step `{step}`: {}", demand.name));
         }
-        if let Some(told) = secrets::told(&self.cluster.server().snapshot(), self.reader.since, &self.logs) {
-            self.violate(Oracle::Rights, told);
-        }
+        self.look_for_secrets();
         if let Some(unready) = self.subject.unready(&self.cluster.server().snapshot()) {
             let step = self.step_name(at);
             self.violate(Oracle::Status, format!("at the end of step `{step}`, {unready}"));
@@ -485,6 +569,12 @@ impl Run<'_> {
                 let step = self.step_name(at);
                 self.violate(Oracle::Leaks, format!("at the end of step `{step}`, {left} is left"));
             }
+        }
+    }
+
+    fn look_for_secrets(&self) {
+        if let Some(told) = secrets::told(&self.cluster.server().snapshot(), self.reader.since, &self.logs) {
+            self.violate(Oracle::Rights, told);
         }
     }
 

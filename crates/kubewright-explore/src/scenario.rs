@@ -87,7 +87,7 @@ impl Draft {
     /// Finds what of a value can be changed.
     fn look(&mut self, value: &Value, schema: &Value, at: &mut String) {
         let field = at.rsplit('/').next().unwrap_or_default().to_lowercase();
-        if names_another(&field) || is_of_pods(&field) {
+        if is_let_be(&field) {
             return;
         }
         match value {
@@ -140,7 +140,7 @@ impl Draft {
             let length = at.len();
             at.push_str(&segment(name));
             // The whole before its parts, which are only dropped where it is not.
-            if is_property(name) && !is_required(name) && !names_another(&name.to_lowercase()) {
+            if is_property(name) && !is_required(name) && !is_kept(&name.to_lowercase()) {
                 self.drops.push(Edit::drop(at.clone()));
             }
             self.look(value, of, at);
@@ -159,7 +159,7 @@ impl Draft {
         }
         let is_open = |(name, _): &(&String, &Value)| {
             let field = name.to_lowercase();
-            !fields.contains_key(*name) && !names_another(&field) && !is_of_pods(&field)
+            !fields.contains_key(*name) && !is_let_be(&field)
         };
         for (name, schema) in properties.into_iter().flatten().filter(is_open) {
             if let Some(value) = example(schema, DEPTH) {
@@ -303,6 +303,16 @@ fn next(number: i64, schema: &Value) -> i64 {
         Some(more) if more as f64 <= most => more,
         _ => number.saturating_sub(1),
     }
+}
+
+/// Whether a field is not changed.
+fn is_let_be(field: &str) -> bool {
+    is_kept(field) || is_of_pods(field)
+}
+
+/// Whether a field is neither changed nor dropped: who is told to do nothing leaves things as they happen to be.
+fn is_kept(field: &str) -> bool {
+    ["pause", "paused", "suspend", "suspended"].contains(&field) || names_another(field)
 }
 
 /// Whether a field is likely to name something else in the cluster, which would not be there under another name.

@@ -50,13 +50,23 @@ pub(crate) struct Ground {
     /// How often each fault could have struck.
     chances: BTreeMap<Fault, usize>,
     /// What each spec comes to if it is the first, as far as that is wanted and allowed.
-    fresh: Vec<(Value, State)>,
+    pub(crate) fresh: Fresh,
+    /// The moments of the run.
+    passed: Vec<u64>,
 }
 
+/// What specs come to if they are the first.
+pub(crate) type Fresh = Arc<Vec<(Value, State)>>;
+
 impl Ground {
-    pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, outcome: Outcome) -> Self {
-        let Outcome { expected, trace, sometimes, chances, .. } = outcome;
-        Self { steps, noise, expected: Arc::new(expected), trace, sometimes, chances, fresh: Vec::new() }
+    pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, fresh: Fresh, outcome: Outcome) -> Self {
+        let Outcome { expected, trace, sometimes, chances, passed, .. } = outcome;
+        let of_step = |step: &Step| {
+            let spec = step.spec.as_ref()?;
+            fresh.iter().find(|(known, _)| known == spec).map(|(_, state)| state.clone())
+        };
+        let expected = Arc::new(Expected { fresh: steps.iter().map(of_step).collect(), ..expected });
+        Self { steps, noise, expected, trace, sometimes, chances, fresh, passed }
     }
 
     /// The plan of the undisturbed run.
@@ -155,7 +165,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         self.report.findings.extend(findings);
         let Some(ground) = ground else { return Ok(None) };
         self.met.extend(&ground.sometimes);
-        if let Some(violation) = history(&ground) {
+        if let Some(violation) = history(self.subject, &ground) {
             self.report.findings.push(self.alone(violation, &ground));
         }
         Ok(Some(ground))
@@ -304,7 +314,8 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             (level == Level::Singles).then(|| ground.singles(&self.settings.faults).min(settings.runs));
         let (mut runs, mut again) = (0, Vec::new());
         let crew = Crew::set_out(settings, |way| {
-            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way);
+            let known = ground.passed.iter().copied().collect();
+            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way, known);
             trunk(subject, settings, ground, brancher, elects);
         });
         crew.map_err(impossible)?.gather(settings, |one| {
@@ -319,7 +330,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             let crew = Crew::set_out(settings, |way| make_again(subject, settings, ground, &again, way));
             crew.map_err(impossible)?.gather(settings, |one| {
                 self.report.made_again += 1;
-                found.note(&one, &BTreeSet::from([Oracle::Replay]));
+                found.note(&one, &self.judging());
             });
         }
         Ok(runs)
@@ -331,6 +342,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         let step = ground.steps.iter().position(is_of).map_or(0, |at| at + 1);
         self.met.extend(&one.sometimes);
         self.report.runs += 1;
+        self.report.known += usize::from(one.is_known);
         found.note(&one, &self.judging());
         let (steps, runs) = (ground.steps.len(), self.report.runs);
         let findings = found.0.len() + self.report.findings.len();
@@ -357,7 +369,9 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             if *known > MOST_ALIKE {
                 *self.report.more.entry(violation.oracle).or_default() += 1;
             } else {
-                self.report.findings.push(finding(self.subject, self.settings, ground, violation, &runs));
+                let deadline = self.settings.time.map(|time| self.began + time);
+                let found = finding(self.subject, self.settings, ground, violation, &runs, deadline);
+                self.report.findings.push(found);
             }
         }
     }
@@ -370,6 +384,7 @@ fn finding(
     ground: &Ground,
     violation: Violation,
     alike: &[Told],
+    deadline: Option<Instant>,
 ) -> Finding {
     let first = &alike[0];
     let plan = Plan { faults: first.faults.clone(), elects: first.elects, ..ground.plan(subject, settings) };
@@ -378,14 +393,14 @@ fn finding(
         return Finding { runs: alike.len(), ..Finding::alone(violation, plan, ground.trace.clone()) };
     }
     let again = replay(subject, settings, ground, &plan, false);
-    if again.digest() != first.digest && violation.oracle != Oracle::Replay {
+    if again.digest(first.happened) != first.digest && violation.oracle != Oracle::Replay {
         let seen = format!(
             "a run with the same plan went another way; before, it was {}: {}",
             violation.oracle, violation.seen
         );
         return Finding::new(Violation::new(Oracle::Replay, seen), plan, ground, again.trace, alike.len());
     }
-    let shrunk = shrink(subject, settings, &ground.noise, plan, again, violation.oracle);
+    let shrunk = shrink(subject, settings, ground, plan, again, violation.oracle, deadline);
     let mut seen = shrunk.outcome.violations.into_iter();
     let violation = seen.find(|one| one.oracle == violation.oracle).unwrap_or(violation);
     let ground = shrunk.ground.as_ref().unwrap_or(ground);
@@ -429,7 +444,7 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
             let found = |violation| Finding::new(violation, plan.clone(), &ground, outcome.trace.clone(), 1);
             let violations = outcome.violations.iter().filter(|one| !known.contains(&one.oracle));
             report.findings.extend(violations.cloned().map(found));
-            let undone = history(&ground);
+            let undone = history(subject, &ground);
             report.findings.extend(
                 undone.map(|violation| Finding::alone(violation, plan.clone(), ground.trace.clone())),
             );
@@ -486,19 +501,16 @@ fn ground(
     let plan = plan(subject, settings, &steps);
     let found = |violation| Finding::alone(violation, plan.clone(), first.trace.clone());
     let findings: Vec<Finding> = first.violations.iter().cloned().map(found).collect();
-    if findings.iter().any(|finding| !BEARABLE.contains(&finding.violation.oracle)) {
+    let is_unbearable = |finding: &Finding| !BEARABLE.contains(&finding.violation.oracle);
+    if first.is_flooded || findings.iter().any(is_unbearable) {
         return Ok((None, findings));
     }
-    let mut noise = Noise::default();
-    for (one, other) in once.expected.states.iter().zip(&other.expected.states) {
-        noise.add(one, other);
-    }
-    let noise = Arc::new(noise);
+    let noise = Arc::new(Noise::of_runs(&once.expected.states, &other.expected.states));
     let (again, fresh) = both(
         || undisturbed(subject, settings.seed, &steps, &noise),
         || fresh(subject, settings, &steps, &noise),
     );
-    if again.digest() != once.digest() {
+    if again.digest(usize::MAX) != once.digest(usize::MAX) {
         let at = once.trace.iter().zip(&again.trace).position(|(one, other)| one != other);
         let line = |trace: &[crate::trace::Entry]| at.and_then(|at| trace.get(at)).map(ToString::to_string);
         let seen = format!(
@@ -510,7 +522,7 @@ fn ground(
         let finding = Finding::alone(violation, plan, again.trace);
         return Ok((None, findings.into_iter().chain([finding]).collect()));
     }
-    Ok((Some(Ground { fresh, ..Ground::new(steps, noise, again) }), findings))
+    Ok((Some(Ground::new(steps, noise, Arc::new(fresh), again)), findings))
 }
 
 /// Does two things at once.
@@ -541,13 +553,16 @@ fn fresh(subject: &Subject, settings: &Settings, steps: &[Step], noise: &Arc<Noi
     fresh
 }
 
-/// Whether each spec comes to the same without those before it.
-fn history(ground: &Ground) -> Option<Violation> {
-    let touched = &ground.expected.touched;
-    ground.steps.iter().zip(&ground.expected.states).find_map(|(step, reached)| {
-        let spec = step.spec.as_ref()?;
-        let (_, fresh) = ground.fresh.iter().find(|(known, _)| known == spec)?;
-        let difference = reached.difference_to(fresh, |object| touched.contains(object))?;
+/// Whether each spec comes to the same without those before it. How many there were may show.
+fn history(subject: &Subject, ground: &Ground) -> Option<Violation> {
+    let (resource, touched) = (subject.object_name(), &ground.expected.touched);
+    let reached = ground.expected.states.iter().zip(&ground.expected.fresh);
+    ground.steps.iter().zip(reached).find_map(|(step, (reached, fresh))| {
+        let fresh = fresh.as_ref()?;
+        reached.difference_to(fresh, |object| touched.contains(object))?;
+        let [reached, fresh] = [reached, fresh].map(|state| state.without_generation_of(&resource));
+        let is_known = |object: &str| touched.contains(object) || object.ends_with("(the generation)");
+        let difference = reached.difference_to(&fresh, is_known)?;
         let seen = format!("after step `{}`, unlike when it is created like this, {difference}", step.name);
         Some(Violation::new(Oracle::History, seen))
     })
@@ -562,11 +577,18 @@ fn trunk(subject: &Subject, settings: &Settings, ground: &Ground, brancher: Bran
         ..Attempt::undisturbed(&ground.steps, settings.seed, &ground.noise)
     };
     let outcome = run(subject, attempt);
-    let digest = outcome.digest();
+    let happened = outcome.length();
+    let digest = outcome.digest(happened);
     if let Some(mut brancher) = outcome.brancher {
         brancher.close();
         if !outcome.struck.is_empty() {
-            brancher.tell(&outcome.struck, outcome.violations, outcome.sometimes, digest);
+            // After a stale read not everything is judged.
+            let is_judged = outcome.struck.iter().all(|planned| planned.fault != Fault::StaleRead);
+            if is_judged && outcome.violations.is_empty() {
+                brancher.teach(&outcome.passed);
+            }
+            let Outcome { struck: faults, violations, sometimes, is_known, .. } = outcome;
+            brancher.tell(Told { faults, violations, sometimes, digest, happened, is_known, elects });
         }
     }
 }
@@ -579,16 +601,21 @@ fn make_again(
     made: &[Told],
     way: std::os::unix::net::UnixDatagram,
 ) {
-    let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way);
+    let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way, BTreeSet::new());
     brancher.begin();
     let made_again = made.iter().find(|_| brancher.split());
     let Some(before) = made_again else { return brancher.close() };
     let plan =
         Plan { faults: before.faults.clone(), elects: before.elects, ..ground.plan(subject, settings) };
     let outcome = replay(subject, settings, ground, &plan, false);
-    let digest = outcome.digest();
+    let digest = outcome.digest(before.happened);
     let is_other = digest != before.digest && subject.oracles.contains(&Oracle::Replay);
     let seen = || Violation::new(Oracle::Replay, "a run with the same plan went another way");
-    let violations = is_other.then(seen).into_iter().collect();
-    brancher.tell(&before.faults, violations, Vec::new(), digest);
+    let mut violations: Vec<Violation> = is_other.then(seen).into_iter().collect();
+    // This one is followed to its end, though it may be known how it goes on.
+    if before.violations.is_empty() {
+        violations.extend(outcome.violations);
+    }
+    let faults = before.faults.clone();
+    brancher.tell(Told { faults, violations, digest, happened: before.happened, ..Told::default() });
 }

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kubewright_apiserver::{
     Quantity,
     store::{ResourceId, Snapshot, Stored},
@@ -51,14 +52,24 @@ pub(crate) const OUTSIDE: &str = "outside: ";
 
 /// The objects of a cluster that were written since its beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct State(BTreeMap<String, Arc<Normal>>);
+pub(crate) struct State {
+    objects: BTreeMap<String, Arc<Normal>>,
+    /// A copy of a value made by chance that is none any more, and what it should be one of.
+    torn: Option<(Place, Place)>,
+}
 
 /// An object as it is compared.
 #[derive(Debug)]
 pub(crate) struct Normal {
     digest: u64,
-    pub(crate) value: Value,
+    value: Value,
+    generation: Option<i64>,
+    /// Values made by chance that others are copies of, or that are copies of others, by pointer.
+    chances: Vec<(String, String)>,
 }
+
+/// An object, and a pointer into it.
+type Place = (String, String);
 
 impl PartialEq for Normal {
     fn eq(&self, other: &Self) -> bool {
@@ -67,6 +78,13 @@ impl PartialEq for Normal {
 }
 
 impl Eq for Normal {}
+
+impl Normal {
+    fn of(value: Value) -> Self {
+        let digest = digest(&[value.to_string().as_bytes()]);
+        Self { digest, value, generation: None, chances: Vec::new() }
+    }
+}
 
 /// Reads states, and remembers what it has read.
 #[derive(Default)]
@@ -79,9 +97,15 @@ pub(crate) struct Reader {
     read: BTreeMap<(String, Arc<str>), (u64, Arc<Normal>)>,
 }
 
-/// What differs between two undisturbed runs with other seeds: pointers into objects.
+/// What differs between two undisturbed runs with other seeds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noise(BTreeMap<String, BTreeSet<String>>);
+pub(crate) struct Noise {
+    /// Pointers into objects.
+    pointers: BTreeMap<String, BTreeSet<String>>,
+    /// Where the same is found as in another place, or as a part of it, in both runs: a password in two Secrets, or in an
+    /// address. The copy is the second.
+    copies: BTreeSet<(Place, Place)>,
+}
 
 impl Reader {
     pub(crate) fn new(noise: Arc<Noise>, home: &str) -> Self {
@@ -89,7 +113,7 @@ impl Reader {
     }
 
     pub(crate) fn read(&mut self, snapshot: &Snapshot) -> State {
-        let mut state = BTreeMap::new();
+        let mut objects = BTreeMap::new();
         for resource in snapshot.resources() {
             let called = resource_name(resource);
             if LEFT_OUT.contains(&&*called) {
@@ -107,11 +131,12 @@ impl Reader {
                 let key = format!("{called} {}", shown(&normal.value, stored));
                 // Those with generated names are as good as each other.
                 let others = (2..).map(|n| format!("{key} (no. {n})"));
-                let free = std::iter::once(key.clone()).chain(others).find(|key| !state.contains_key(key));
-                state.extend(free.map(|key| (key, normal)));
+                let free = std::iter::once(key.clone()).chain(others).find(|key| !objects.contains_key(key));
+                objects.extend(free.map(|key| (key, normal)));
             }
         }
-        State(state)
+        let torn = self.noise.torn(&objects);
+        State { objects, torn }
     }
 
     fn normal(&mut self, called: &str, stored: &Arc<Stored>) -> Arc<Normal> {
@@ -121,16 +146,18 @@ impl Reader {
         {
             return known.clone();
         }
-        let mut value = serde_json::from_slice(&stored.bytes).unwrap_or(Value::Null);
+        let mut value: Value = serde_json::from_slice(&stored.bytes).unwrap_or(Value::Null);
+        let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
         normalise(&mut value, called);
         let name = format!("{called} {}", shown(&value, stored));
+        let mut chances = Vec::new();
         for pointer in self.noise.clone().of(&name) {
+            chances.extend(text_at(&name, &value, pointer).map(|text| (pointer.to_owned(), text)));
             if let Some(noisy) = value.pointer_mut(pointer) {
                 *noisy = Value::Null;
             }
         }
-        let digest = digest(&[value.to_string().as_bytes()]);
-        let normal = Arc::new(Normal { digest, value });
+        let normal = Arc::new(Normal { generation, chances, ..Normal::of(value) });
         self.read.insert(key, (stored.revision, normal.clone()));
         normal
     }
@@ -278,6 +305,7 @@ pub(crate) enum Difference {
     Missing(String),
     TooMuch { object: String, is_deleting: bool },
     Other { object: String, pointer: String, expected: String, found: String },
+    Torn { copy: Place, source: Place },
 }
 
 impl std::fmt::Display for Difference {
@@ -288,6 +316,9 @@ impl std::fmt::Display for Difference {
             Self::TooMuch { object, .. } => write!(f, "{object} should not be there"),
             Self::Other { object, pointer, expected, found } => {
                 write!(f, "{object}: {pointer} is {found}, not {expected}")
+            }
+            Self::Torn { copy: (copy, at), source: (source, source_at) } => {
+                write!(f, "{copy}: {at} is not what is in {source_at} of {source} any more")
             }
         }
     }
@@ -300,69 +331,196 @@ impl State {
         expected: &Self,
         is_of_interest: impl Fn(&str) -> bool,
     ) -> Option<Difference> {
-        let missing = expected.0.keys().find(|key| !self.0.contains_key(*key) && is_of_interest(key));
+        let missing =
+            expected.objects.keys().find(|key| !self.objects.contains_key(*key) && is_of_interest(key));
         if let Some(missing) = missing {
             return Some(Difference::Missing(missing.clone()));
         }
-        let too_much = self.0.iter().find(|(key, _)| !expected.0.contains_key(*key) && is_of_interest(key));
+        let too_much =
+            self.objects.iter().find(|(key, _)| !expected.objects.contains_key(*key) && is_of_interest(key));
         if let Some((object, normal)) = too_much {
             let is_deleting = normal.value["metadata"]["deleting"] == true;
             return Some(Difference::TooMuch { object: object.clone(), is_deleting });
         }
         let is_other = |key: &str, found: &Arc<Normal>| {
-            let expected = expected.0.get(key);
+            let expected = expected.objects.get(key);
             let is_grown = |expected: &Arc<Normal>| {
                 key.starts_with("persistentvolumeclaims ") && is_grown(&expected.value, &found.value)
             };
             expected != Some(found) && !expected.is_some_and(is_grown)
         };
-        let differing = self.0.iter().find(|(key, found)| is_of_interest(key) && is_other(key, found));
-        let (object, found) = differing?;
-        let (pointer, expected, found) = first_difference(&expected.0[object].value, &found.value, "")?;
+        let differing = self.objects.iter().find(|(key, found)| is_of_interest(key) && is_other(key, found));
+        let Some((object, found)) = differing else {
+            let (source, copy) = self.torn.clone().filter(|_| expected.torn.is_none())?;
+            return Some(Difference::Torn { copy, source });
+        };
+        let (pointer, expected, found) = first_difference(&expected.objects[object].value, &found.value, "")?;
         Some(Difference::Other { object: object.clone(), pointer, expected, found })
+    }
+
+    /// Whether an object is the same in another state, or in neither.
+    pub(crate) fn agrees(&self, other: &Self, object: &str) -> bool {
+        self.objects.get(object) == other.objects.get(object)
+    }
+
+    /// The same without the generation of an object, which others may have in their names or values.
+    pub(crate) fn without_generation_of(&self, object: &str) -> Self {
+        let Some(generation) = self.objects.get(object).and_then(|normal| normal.generation) else {
+            return self.clone();
+        };
+        let nameless = |(key, normal): (&String, &Arc<Normal>)| {
+            let mut value = normal.value.clone();
+            without_generation(&mut value, generation, "");
+            (numberless(key, generation).unwrap_or_else(|| key.clone()), Arc::new(Normal::of(value)))
+        };
+        Self { objects: self.objects.iter().map(nameless).collect(), torn: None }
     }
 
     /// Adds what is outside of the cluster.
     pub(crate) fn add(&mut self, others: BTreeMap<String, Value>) {
-        self.0.extend(others.into_iter().map(|(name, value)| {
-            let digest = digest(&[value.to_string().as_bytes()]);
-            (name, Arc::new(Normal { digest, value }))
-        }));
+        let others = others.into_iter().map(|(name, value)| (name, Arc::new(Normal::of(value))));
+        self.objects.extend(others);
     }
 
     pub(crate) fn get(&self, object: &str) -> Option<&Value> {
-        self.0.get(object).map(|normal| &normal.value)
+        self.objects.get(object).map(|normal| &normal.value)
     }
 
     /// How many there are of an object whose name may be generated.
     pub(crate) fn count(&self, object: &str) -> usize {
         let others = format!("{object} (no. ");
-        self.0.keys().filter(|key| *key == object || key.starts_with(&others)).count()
+        self.objects.keys().filter(|key| *key == object || key.starts_with(&others)).count()
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(key, normal)| (&**key, &normal.value))
+        self.objects.iter().map(|(key, normal)| (&**key, &normal.value))
     }
 }
 
 impl Noise {
     /// What of an object differs by chance.
     pub(crate) fn of(&self, object: &str) -> impl Iterator<Item = &str> {
-        self.0.get(object).into_iter().flatten().map(String::as_str)
+        self.pointers.get(object).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Learns from two undisturbed runs, by what each step of them came to.
+    pub(crate) fn of_runs(one: &[State], other: &[State]) -> Self {
+        let mut noise = Self::default();
+        one.iter().zip(other).for_each(|(one, other)| noise.add(one, other));
+        let states: Vec<BTreeMap<Place, String>> =
+            one.iter().chain(other).map(|state| noise.texts(&state.objects)).collect();
+        let places: BTreeSet<&Place> = states.iter().flat_map(BTreeMap::keys).collect();
+        let is_copy = |source: &Place, copy: &Place| {
+            let mut met = states.iter().filter_map(|texts| Some((texts.get(source)?, texts.get(copy)?)));
+            met.clone().next().is_some() && met.all(|(source, copy)| has_word(copy, source))
+        };
+        let pairs = places.iter().flat_map(|source| places.iter().map(move |copy| (*source, *copy)));
+        let copies = pairs.filter(|(source, copy)| source != copy && is_copy(source, copy));
+        noise.copies = copies.map(|(source, copy)| (source.clone(), copy.clone())).collect();
+        noise
     }
 
     /// Adds what differs between two undisturbed states.
-    pub(crate) fn add(&mut self, one: &State, other: &State) {
-        for (key, normal) in &one.0 {
-            if let Some(other) = other.0.get(key) {
+    fn add(&mut self, one: &State, other: &State) {
+        for (key, normal) in &one.objects {
+            if let Some(other) = other.objects.get(key) {
                 let mut pointers = BTreeSet::new();
                 differences(&normal.value, &other.value, "", &mut pointers);
                 if !pointers.is_empty() {
-                    self.0.entry(key.clone()).or_default().extend(pointers);
+                    self.pointers.entry(key.clone()).or_default().extend(pointers);
                 }
             }
         }
     }
+
+    /// The texts of some objects that are made by chance.
+    fn texts(&self, objects: &BTreeMap<String, Arc<Normal>>) -> BTreeMap<Place, String> {
+        let of_object = |(key, normal): (&String, &Arc<Normal>)| -> Vec<(Place, String)> {
+            let text = |pointer: &str| {
+                let text = text_at(key, &normal.value, pointer)?;
+                Some(((key.clone(), pointer.to_owned()), text))
+            };
+            self.of(key).filter_map(text).collect()
+        };
+        objects.iter().flat_map(of_object).collect()
+    }
+
+    /// The first copy that is none.
+    fn torn(&self, objects: &BTreeMap<String, Arc<Normal>>) -> Option<(Place, Place)> {
+        let text = |(object, pointer): &Place| {
+            let mut chances = objects.get(object)?.chances.iter();
+            chances.find(|(at, _)| at == pointer).map(|(_, text)| text)
+        };
+        let is_torn = |(source, copy): &&(Place, Place)| match (text(source), text(copy)) {
+            (Some(source), Some(copy)) => !has_word(copy, source),
+            _ => false,
+        };
+        self.copies.iter().find(is_torn).cloned()
+    }
+
+    /// Whether what is now in a place is what it is a copy of, as that is stored.
+    pub(crate) fn follows(&self, object: &str, pointer: &str, value: &Value, snapshot: &Snapshot) -> bool {
+        let Some(text) = text_at(object, value, pointer) else { return false };
+        let is_this = |(_, (copy, at)): &&(Place, Place)| copy == object && at == pointer;
+        self.copies.iter().filter(is_this).any(|((source, at), _)| {
+            let source_text = source.split_once(' ').and_then(|(resource, key)| {
+                let stored = snapshot.collection(&resource_id(resource)).get(key).cloned()?;
+                text_at(source, &serde_json::from_slice(&stored.bytes).ok()?, at)
+            });
+            source_text.is_some_and(|source| has_word(&text, &source))
+        })
+    }
+}
+
+/// What is shorter may be the same by chance.
+const SHORTEST: usize = 8;
+
+/// The text in a place of an object; what a Secret holds is decoded.
+fn text_at(object: &str, value: &Value, pointer: &str) -> Option<String> {
+    let text = value.pointer(pointer)?.as_str()?;
+    let decoded = || String::from_utf8(STANDARD.decode(text).ok()?).ok();
+    let is_encoded = object.starts_with("secrets ") && pointer.starts_with("/data/");
+    let text = if is_encoded { decoded()? } else { text.to_owned() };
+    (text.len() >= SHORTEST).then_some(text)
+}
+
+/// Whether a word stands in a text by itself.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_apart = |(at, _): (usize, &str)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric)
+    };
+    text.match_indices(word).any(is_apart)
+}
+
+/// Takes a generation away wherever it stands by itself, or at the end of a name.
+fn without_generation(value: &mut Value, generation: i64, field: &str) {
+    match value {
+        Value::String(text) => {
+            if let Some(nameless) = numberless(text, generation) {
+                *text = nameless;
+            }
+        }
+        Value::Number(number) => {
+            let field = field.to_lowercase();
+            if number.as_i64() == Some(generation)
+                && (field.contains("generation") || field.contains("revision"))
+            {
+                *value = Value::Null;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| without_generation(item, generation, field)),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(field, value)| without_generation(value, generation, field));
+        }
+        _ => {}
+    }
+}
+
+/// A text that is a number, or a name that ends with it, without the number.
+fn numberless(text: &str, number: i64) -> Option<String> {
+    let rest = text.strip_suffix(&number.to_string())?;
+    (rest.is_empty() || rest.ends_with('-')).then(|| format!("{rest}(the generation)"))
 }
 
 /// Whether a claim is as expected, but larger: no claim can shrink.

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    lookout::Working,
     run::PATIENCE,
     subject::Subject,
     wire::{Wire, identity},
@@ -26,6 +27,8 @@ pub(crate) struct Supervisor {
     task: JoinHandle<()>,
     orders: mpsc::UnboundedSender<Order>,
     working: watch::Receiver<u64>,
+    /// What the operator has to do while it works.
+    pub(crate) at_work: Working,
 }
 
 enum Order {
@@ -48,6 +51,8 @@ impl Supervisor {
         let (tell, working) = watch::channel(0);
         let (make, cluster, wire) = (subject.operator.clone(), cluster.clone(), wire.clone());
         let rehearsal = rehearsal.clone();
+        let at_work = Working::default();
+        let works = at_work.clone();
         let task = tokio::spawn(async move {
             for start in 1.. {
                 let operator = make();
@@ -75,20 +80,27 @@ impl Supervisor {
                         tokio::spawn(async move { running.ended().await });
                         continue;
                     }
-                    () = serve(&mut running, &mut taken, &tell, start) => {}
+                    () = serve(&mut running, &mut taken, &tell, start, &works) => {}
                 }
+                *works.lock() = None;
                 drop(running);
                 sleep(RESTART).await;
                 wire.may_start().await;
             }
         });
-        Self { task, orders, working }
+        Self { task, orders, working, at_work }
     }
 
     /// Waits until the operator works, but not for ever; whether it does.
     pub(crate) async fn is_working(&self) -> bool {
         let mut working = self.working.clone();
         timeout(PATIENCE, working.wait_for(|starts| *starts > 0)).await.is_ok_and(|works| works.is_ok())
+    }
+
+    /// Whether a reconcile has failed, and none of the same object has gone well since.
+    pub(crate) fn is_failing(&self) -> bool {
+        let at_work = self.at_work.lock();
+        at_work.as_ref().is_some_and(|backlog| backlog.stats().iter().any(|stats| stats.failing > 0))
     }
 
     pub(crate) fn resync(&self) {
@@ -126,11 +138,13 @@ async fn serve(
     orders: &mut mpsc::UnboundedReceiver<Order>,
     working: &watch::Sender<u64>,
     start: u64,
+    at_work: &Working,
 ) {
     if running.working().await.is_err() {
         return;
     }
     running.trusted().await;
+    *at_work.lock() = Some(running.backlog());
     working.send_replace(start);
     loop {
         tokio::select! {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Fault;
 
 /// One thing that happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
     /// When, since the run began, in virtual time.
     pub at: Duration,
@@ -31,7 +31,7 @@ pub struct Entry {
 }
 
 /// What kind of thing happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// The user changed the resource.

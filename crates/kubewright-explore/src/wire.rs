@@ -37,6 +37,8 @@ use crate::{
     world::World,
 };
 
+/// How long it takes until the operator hears of what has happened: longer than a cluster takes for what it does at once.
+pub(crate) const LATENCY: Duration = Duration::from_millis(1);
 /// When a call counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it takes at least until what follows from a fault is to be seen.
@@ -45,8 +47,8 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(10);
 /// How long an operator is down at most that waits for the next change.
 const DOWN: Duration = Duration::from_secs(2 * 60);
-/// How soon it has to be true that a resource is ready.
-const SOON: Duration = Duration::from_millis(1);
+/// How soon it has to be true that a resource is ready: who hears that it is not any more has to be able to say so.
+const SOON: Duration = LATENCY.saturating_mul(5);
 /// How long an operator sees an older view.
 const OLD_VIEW: Duration = Duration::from_secs(10);
 
@@ -80,6 +82,7 @@ struct Shared {
     crashed: Notify,
     rivalled: Notify,
     changed: Notify,
+    stirred: Arc<Notify>,
 }
 
 pub(crate) struct State {
@@ -91,8 +94,12 @@ pub(crate) struct State {
     /// What goes wrong with the answers of calls that are under way outside of the cluster.
     asked: BTreeMap<String, Fault>,
     view: Option<View>,
-    /// What was seen of the resource: the server after each change.
-    views: Vec<ApiServer>,
+    /// What was seen of the resource: the server after each change, and whether a fault had struck before.
+    views: Vec<(ApiServer, bool)>,
+    /// The watches that are open, by start of the operator and resource.
+    watching: BTreeMap<(u64, String), usize>,
+    /// Something has happened on the line.
+    stirred: Arc<Notify>,
     seen: Option<Sight>,
     counts: BTreeMap<String, u32>,
     /// How often each fault could have struck.
@@ -111,6 +118,8 @@ pub(crate) struct State {
     /// What must not be, by the first sight of it.
     violations: BTreeMap<Oracle, String>,
     slow_until: Option<Instant>,
+    /// Until when something is done to the operator, and until when that may be to be seen.
+    acting_until: Instant,
     disturbed_until: Instant,
     /// How many events are held back until the next change.
     held: usize,
@@ -124,6 +133,8 @@ pub(crate) struct State {
     pub(crate) writes: Vec<String>,
     /// The generation for which the resource was last said to be ready, and when that was.
     claimed: Option<(i64, Instant)>,
+    /// The generation for which it was in this step by an operator that could not know of it.
+    claimed_blindly: Option<i64>,
     /// The objects that the operator has written, apart from their status.
     pub(crate) touched: BTreeSet<String>,
     /// The objects that the operator has deleted, by step.
@@ -144,6 +155,27 @@ struct View {
     /// Only this resource is old.
     only: Option<String>,
     until: Instant,
+    /// Whether it is of the time before any fault.
+    is_undisturbed: bool,
+}
+
+/// What is the case on the line besides what is stored: what an operator is told, and what is still being done to it.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Standing {
+    /// Whether it runs.
+    pub(crate) is_alive: bool,
+    /// The watches that it has open.
+    watches: Vec<(String, usize)>,
+    /// What it sees instead of the present.
+    view: Option<(u64, bool)>,
+    /// Whether it is started again only after the next change.
+    is_down: bool,
+    is_slow: bool,
+    /// The calls that are refused for a while, and those that it was told to make later.
+    refused: Vec<String>,
+    later: Vec<String>,
+    /// The faults that are not over yet, and what they have struck where that matters.
+    faults: Vec<(Fault, Option<String>)>,
 }
 
 /// What of the resource tells whether it was changed: its UID and generation, and whether it is being deleted.
@@ -168,14 +200,16 @@ pub(crate) struct Setting {
 
 impl Wire {
     pub(crate) fn new(setting: Setting) -> Self {
-        let now = Instant::now();
+        let (now, stirred) = (Instant::now(), Arc::new(Notify::new()));
         let state = State {
             epoch: 0,
             is_connected: false,
             former: None,
             asked: BTreeMap::new(),
             view: None,
-            views: vec![setting.server.fork()],
+            views: vec![(setting.server.fork(), false)],
+            watching: BTreeMap::new(),
+            stirred: stirred.clone(),
             seen: None,
             counts: BTreeMap::new(),
             chances: BTreeMap::new(),
@@ -190,6 +224,7 @@ impl Wire {
             trace: Vec::new(),
             violations: BTreeMap::new(),
             slow_until: None,
+            acting_until: now,
             disturbed_until: now,
             held: 0,
             changes: 0,
@@ -198,6 +233,7 @@ impl Wire {
             pauses: BTreeMap::new(),
             writes: Vec::new(),
             claimed: None,
+            claimed_blindly: None,
             touched: BTreeSet::new(),
             deleted: BTreeSet::new(),
             smallest: BTreeMap::new(),
@@ -226,6 +262,7 @@ impl Wire {
             crashed: Notify::new(),
             rivalled: Notify::new(),
             changed: Notify::new(),
+            stirred,
         }))
     }
 
@@ -277,7 +314,7 @@ impl Wire {
         let mut state = self.state();
         state.held -= 1;
         state.down_since = None;
-        state.disturb(AFTERMATH);
+        state.disturb(Duration::ZERO);
     }
 
     /// Looks whether the resource says that it is ready before it is, where nothing goes wrong.
@@ -326,6 +363,7 @@ impl Wire {
         state.is_last = is_last;
         state.steps.push(name.to_owned());
         state.counts.clear();
+        state.claimed_blindly = None;
         state.note(What::Step, what, 0, 0, None);
     }
 
@@ -388,13 +426,12 @@ impl Wire {
         };
         let planned = planned?;
         state.struck.push((planned.clone(), Instant::now()));
-        state.disturb(Duration::ZERO);
         Some(planned.fault)
     }
 
     /// Nobody answers for so long that nobody waits for it any more.
     async fn time_out(&self) {
-        self.state().disturb(TIMEOUT + AFTERMATH);
+        self.state().disturb(TIMEOUT);
         sleep(TIMEOUT).await;
     }
 
@@ -419,11 +456,65 @@ impl Wire {
         view.only.as_ref().is_none_or(|only| *only == call.resource).then_some(view)
     }
 
-    /// The server as it was some changes of the resource ago.
-    fn before(&self, changes: usize) -> Option<ApiServer> {
+    /// The server as it was some changes of the resource ago, and whether a fault had struck by then.
+    fn before(&self, changes: usize) -> Option<(ApiServer, bool)> {
         let state = self.state();
         let at = state.views.len().checked_sub(changes + 1)?;
         state.views.get(at).cloned()
+    }
+
+    /// Whether there was no end of calls.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.state().calls > self.0.judge.most_calls()
+    }
+
+    /// How much has happened on the line.
+    pub(crate) fn length(&self) -> usize {
+        self.state().trace.len()
+    }
+
+    /// Waits until something happens on the line.
+    pub(crate) async fn stirred(&self) {
+        self.0.stirred.notified().await;
+    }
+
+    /// Until when something is done to the operator.
+    pub(crate) fn acting_until(&self) -> Instant {
+        self.state().acting_until
+    }
+
+    /// Whether it is known how a disturbed run goes on from a moment, and nothing more is to be done to it.
+    pub(crate) fn knows(&self, moment: u64) -> bool {
+        let state = self.state();
+        let knows = |brancher: &Brancher| brancher.knows(moment);
+        !state.struck.is_empty() && state.dice.is_none() && state.brancher.as_ref().is_some_and(knows)
+    }
+
+    /// What is the case on the line, if that can be told: not while events are held back, or somebody else leads.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let (state, now) = (self.state(), Instant::now());
+        let is_down = state.down_since.is_some();
+        let is_undisturbed = state.view.as_ref().is_none_or(|view| view.is_undisturbed);
+        let is_parted = state.former.is_some_and(|former| now < former.until);
+        if state.held > usize::from(is_down) || !is_undisturbed || is_parted {
+            return None;
+        }
+        let own = state.watching.iter().filter(|((epoch, _), open)| *epoch == state.epoch && **open > 0);
+        let is_to_come = |(_, until): &(&String, &Instant)| now < **until;
+        let calls = |calls: &BTreeMap<String, Instant>| -> Vec<String> {
+            calls.iter().filter(is_to_come).map(|(call, _)| call.clone()).collect()
+        };
+        let is_acting = |_: &&(Planned, Instant)| now < state.acting_until;
+        Some(Standing {
+            is_alive: state.is_connected,
+            watches: own.map(|((_, resource), open)| (resource.clone(), *open)).collect(),
+            view: state.view.as_ref().map(|view| (view.server.revision(), view.only.is_some())),
+            is_down,
+            is_slow: state.slow_until.is_some_and(|until| now < until),
+            refused: calls(&state.outages),
+            later: calls(&state.pauses),
+            faults: state.struck.iter().filter(is_acting).map(|(planned, _)| acting(planned)).collect(),
+        })
     }
 }
 
@@ -431,11 +522,27 @@ impl State {
     fn note(&mut self, what: What, text: impl Into<String>, code: u16, digest: u64, fault: Option<Fault>) {
         let (at, step) = (self.began.elapsed(), self.steps.len() - 1);
         self.trace.push(Entry { at, step, what, text: text.into(), code, digest, fault });
+        self.stirred.notify_one();
+    }
+
+    /// Whether the operator may not have heard of the newest change of the resource.
+    fn is_blind(&self) -> bool {
+        let is_late =
+            |(planned, _): &(Planned, Instant)| matches!(planned.fault, Fault::Delay | Fault::Coalesce);
+        let is_acting = Instant::now() < self.acting_until;
+        self.view.is_some() || self.held > 0 || is_acting && self.struck.iter().any(is_late)
     }
 
     /// Whatever is done to the operator lasts for some more time.
     fn disturb(&mut self, time: Duration) {
-        self.disturbed_until = self.disturbed_until.max(Instant::now() + time);
+        self.disturb_for(time, AFTERMATH);
+    }
+
+    /// The same, and it may take some more until what follows from it is to be seen.
+    fn disturb_for(&mut self, time: Duration, aftermath: Duration) {
+        let until = Instant::now() + time;
+        self.acting_until = self.acting_until.max(until);
+        self.disturbed_until = self.disturbed_until.max(until + aftermath);
     }
 
     fn choose(&mut self, point: &Point, faults: &[Fault]) -> Option<Planned> {
@@ -469,4 +576,10 @@ impl State {
     pub(crate) fn violate(&mut self, oracle: Oracle, seen: impl Into<String>) {
         self.violations.entry(oracle).or_insert_with(|| seen.into());
     }
+}
+
+/// What a fault goes on doing.
+fn acting(planned: &Planned) -> (Fault, Option<String>) {
+    let strikes_one = matches!(planned.fault, Fault::Delay | Fault::Coalesce | Fault::ChildDeletedLater);
+    (planned.fault, strikes_one.then(|| planned.point.call.clone()))
 }

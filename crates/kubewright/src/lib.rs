@@ -42,7 +42,7 @@ pub use self::{
     finalizer::{Finalized, Finalizer, Finalizing},
     kind::{Key, Kind, KindName, MayOwn, Object, Scope, Seen},
     lookup::Lookup,
-    manager::{Addresses, Options, Phase, Running},
+    manager::{Addresses, Backlog, Options, Phase, Running},
     manifests::{ManifestOptions, Part, install_crds, install_crds_at, lost_by, to_yaml},
     next::Next,
     operator::Operator,

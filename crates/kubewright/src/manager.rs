@@ -26,6 +26,7 @@ use crate::{
     metrics::Metrics,
     migration,
     operator::Operator,
+    queue::Stats,
     serve::{
         self, Access, Certificate, Desk, Door, Guard, Inspected, InspectedController, Purpose, Server, Tls,
     },
@@ -136,6 +137,18 @@ pub struct Running {
     trusted: watch::Receiver<bool>,
     metrics: Metrics,
     resync: Arc<Notify>,
+    queues: Arc<Queues>,
+}
+
+/// What a running operator has to do. It can be looked at from anywhere, also after the operator has ended.
+#[derive(Clone)]
+pub struct Backlog(Arc<Queues>);
+
+impl Backlog {
+    /// How much each controller has to do, in the order in which they were added.
+    pub fn stats(&self) -> Vec<Stats> {
+        self.0.stats()
+    }
 }
 
 impl Running {
@@ -182,6 +195,11 @@ impl Running {
         self.metrics.text()
     }
 
+    /// What its controllers have to do.
+    pub fn backlog(&self) -> Backlog {
+        Backlog(self.queues.clone())
+    }
+
     /// Waits until it ends by itself, which it only does if something fails. Why it has ended is told once.
     pub async fn ended(&mut self) -> Result<()> {
         let Some(task) = &mut self.task else { return Ok(()) };
@@ -212,7 +230,7 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
     let (tell_addresses, addresses) = watch::channel(Addresses::default());
     let (webhooks, calls) = Door::new();
     let (tell_trusted, trusted) = watch::channel(false);
-    let resync = Arc::new(Notify::new());
+    let (resync, queues) = (Arc::new(Notify::new()), Arc::new(Queues::default()));
     let manager = Manager {
         operator,
         client,
@@ -222,9 +240,10 @@ pub(crate) fn start(operator: Operator, client: Client, options: Options) -> Run
         addresses: tell_addresses,
         trusted: tell_trusted,
         resync: resync.clone(),
+        queues: queues.clone(),
     };
     let task = Some(tokio::spawn(manager.run(shutdown, calls)));
-    Running { task, stop, phase, addresses, webhooks, trusted, metrics, resync }
+    Running { task, stop, phase, addresses, webhooks, trusted, metrics, resync, queues }
 }
 
 /// Connections to webhooks from within the process.
@@ -239,6 +258,7 @@ struct Manager {
     addresses: watch::Sender<Addresses>,
     trusted: watch::Sender<bool>,
     resync: Arc<Notify>,
+    queues: Arc<Queues>,
 }
 
 /// What the outside finds, and how it is led there.
@@ -287,7 +307,6 @@ impl Manager {
             Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
         };
         let recorder = reporting_as(&self.operator.name);
-        let queues = Arc::new(Queues::default());
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self
             .operator
             .controllers
@@ -308,7 +327,7 @@ impl Manager {
                         .reporter
                         .as_ref()
                         .map_or_else(|| recorder.clone(), reporting_as),
-                    queues: queues.clone(),
+                    queues: self.queues.clone(),
                     resync: Resync { every: self.options.resync, now: self.resync.clone() },
                     is_alone: self.is_alone(controller),
                 })

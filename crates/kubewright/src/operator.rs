@@ -171,6 +171,13 @@ impl Operator {
         self
     }
 
+    /// Whether a reconcile may leave something for the next one in memory: in a [reconciler](crate::Reconciler::remembers),
+    /// a finalizer or a mapping that holds data, in a task, or in what reaches a system outside. What is global is not seen.
+    pub fn remembers(&self) -> bool {
+        let of_controller = |controller: &Controller| controller.description.remembers;
+        self.controllers.iter().any(of_controller) || !self.tasks.is_empty() || !self.reached.is_empty()
+    }
+
     /// Has stand-ins answer for the systems that it reaches; fails if one has none.
     pub fn rehearse(&self, rehearsal: &Rehearsal) -> Result<()> {
         self.reached.iter().try_for_each(|reached| reached.rehearse(rehearsal))

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{BoxError, LATE, OLD_VIEW, View, Wire, line::Line};
+use super::{BoxError, LATE, LATENCY, OLD_VIEW, View, Wire, line::Line};
 use crate::{
     call::Call,
     plan::Fault,
@@ -79,6 +79,7 @@ impl Line {
             return Ok(answer.map(WireBody::Whole));
         }
         let is_primary = call.resource == self.wire.0.primary;
+        *self.wire.state().watching.entry((self.epoch, call.resource.clone())).or_default() += 1;
         Ok(answer.map(|body| {
             WireBody::Watch(Box::new(Deliveries {
                 wire: self.wire,
@@ -92,6 +93,7 @@ impl Line {
                 hold: None,
                 ends: view.map(|view| Box::pin(sleep_until(view.until))),
                 has_ended: false,
+                is_cut_off: false,
             }))
         }))
     }
@@ -112,7 +114,10 @@ pub(crate) struct Deliveries {
     hold: Option<Hold>,
     /// When the older view that this shows is over.
     ends: Option<Pin<Box<Sleep>>>,
+    /// Whether the server sends nothing more; what has arrived is still delivered.
     has_ended: bool,
+    /// Whether the line breaks off: nothing is delivered any more but what is due.
+    is_cut_off: bool,
 }
 
 /// Why nothing is delivered now.
@@ -184,11 +189,12 @@ impl Deliveries {
                 self.tell(&line);
                 return Poll::Ready(Some(line));
             }
-            if self.has_ended {
+            if self.is_cut_off {
                 return Poll::Ready(None);
             }
             match self.arrived.pop_front() {
                 Some(line) => self.deliver(line),
+                None if self.has_ended => return Poll::Ready(None),
                 None => ready!(self.poll_server(cx)),
             }
         }
@@ -201,12 +207,12 @@ impl Deliveries {
                 ready!(change.as_mut().poll(cx));
                 let mut state = self.wire.state();
                 state.held -= 1;
-                state.disturb(Duration::from_secs(1));
+                state.disturb(Duration::ZERO);
             }
             Some(Hold::Coalescing(sleep, key)) => {
                 ready!(sleep.as_mut().poll(cx));
                 let key = key.clone();
-                while self.poll_server(cx).is_ready() && !self.has_ended {}
+                while !self.has_ended && self.poll_server(cx).is_ready() {}
                 let is_of = |line: &Bytes| {
                     serde_json::from_slice::<Event<'_>>(line).is_ok_and(|event| event.key() == key)
                 };
@@ -218,7 +224,6 @@ impl Deliveries {
                         at > last || !is_of(line)
                     });
                 }
-                self.has_ended = false;
             }
             None => {}
         }
@@ -235,6 +240,9 @@ impl Deliveries {
                 }
                 while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
                     self.arrived.push_back(self.partial.split_to(end + 1).freeze());
+                }
+                if self.hold.is_none() {
+                    self.hold = Some(Hold::Time(Box::pin(sleep(LATENCY))));
                 }
             }
             Some(Err(never)) => match never {},
@@ -262,14 +270,14 @@ impl Deliveries {
         };
         self.wire.state().note(What::Event, call, 0, 0, Some(fault));
         match fault {
-            Fault::Disconnect => self.has_ended = true,
+            Fault::Disconnect => self.is_cut_off = true,
             Fault::Gone => {
                 let gone = json!({"type": "ERROR", "object": {
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410,
                     "reason": "Expired", "message": "too old resource version",
                 }});
                 self.due.push_back(Bytes::from(format!("{gone}\n")));
-                self.has_ended = true;
+                self.is_cut_off = true;
             }
             Fault::Delay => {
                 self.wire.state().disturb(LATE);
@@ -310,11 +318,11 @@ impl Deliveries {
 
     /// The operator is restarted on what was before.
     fn travel(&mut self, changes: usize, only_resource: bool) {
-        let Some(server) = self.wire.before(changes) else { return };
+        let Some((server, is_disturbed)) = self.wire.before(changes) else { return };
         let until = Instant::now() + OLD_VIEW;
-        self.wire.state().disturb(OLD_VIEW + Duration::from_secs(1));
+        self.wire.state().disturb(OLD_VIEW);
         let only = only_resource.then(|| self.wire.0.primary.clone());
-        self.wire.crash(Some(View { server, only, until }));
+        self.wire.crash(Some(View { server, only, until, is_undisturbed: !is_disturbed }));
     }
 
     /// Remembers the server as it is after a change of the resource.
@@ -329,8 +337,8 @@ impl Deliveries {
         let mut state = self.wire.state();
         if state.seen.as_ref() != Some(&sight) {
             state.seen = Some(sight);
-            let now = self.wire.0.server.fork();
-            state.views.push(now);
+            let (now, is_disturbed) = (self.wire.0.server.fork(), !state.struck.is_empty());
+            state.views.push((now, is_disturbed));
         }
     }
 
@@ -347,6 +355,9 @@ impl Deliveries {
 
 impl Drop for Deliveries {
     fn drop(&mut self) {
+        if let Some(open) = self.wire.state().watching.get_mut(&(self.epoch, self.resource.clone())) {
+            *open -= 1;
+        }
         if let Some(Hold::Change(_)) = self.hold {
             self.wire.state().held -= 1;
         }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::State;
+use super::{LATENCY, State};
 use crate::{
     call::Call,
     oracle::Oracle,
@@ -37,6 +37,8 @@ pub(crate) struct Expected {
     /// Values made by chance that were made anew, in an object that stayed.
     pub(crate) renewed: BTreeSet<String>,
     pub(crate) calls: usize,
+    /// What each step comes to if there is none before it, as far as that is known.
+    pub(crate) fresh: Vec<Option<World>>,
 }
 
 pub(super) struct Judge {
@@ -219,7 +221,8 @@ impl Judge {
         };
         let Some(pointer) = self.noise.of(object).find(is_new) else { return };
         let value = format!("{pointer} of {object}");
-        let is_usual = self.expected.as_ref().is_none_or(|expected| expected.renewed.contains(&value));
+        let is_usual = self.expected.as_ref().is_none_or(|expected| expected.renewed.contains(&value))
+            || self.noise.follows(object, pointer, &after, &self.server.snapshot());
         if !is_usual && self.judges(Oracle::Destruction) {
             let seen =
                 format!("{value} was made anew: it is random, and whoever knows the old one is locked out");
@@ -271,7 +274,11 @@ impl Judge {
 
     /// Remembers that the resource says it is as it is now asked for.
     fn claim(&self, state: &mut State, call: &Call, told: &Bytes) {
-        if !self.judges(Oracle::Status) || self.expected.is_some() || call.resource != self.primary {
+        let is_blind = state.is_blind();
+        if !self.judges(Oracle::Status)
+            || self.expected.is_some() && !is_blind
+            || call.resource != self.primary
+        {
             return;
         }
         let Ok(resource) = serde_json::from_slice::<Value>(told) else { return };
@@ -281,13 +288,17 @@ impl Judge {
         let is_news = state.claimed.is_none_or(|(claimed, _)| Some(claimed) != generation);
         if let Some(generation) = generation.filter(|_| is_said && is_news) {
             state.claimed = Some((generation, Instant::now()));
+            state.claimed_blindly = is_blind.then_some(generation);
         }
     }
 
-    /// A child that is changed after the resource said it was as asked for, in one go: the status was ahead of what was done.
+    /// A child that is changed after the resource said it was as asked for, in one go, or by who could not see what was asked
+    /// for: the status was ahead of what was done.
     fn belated(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, call: &Call) {
-        let is_in_one_go = state.claimed.is_some_and(|(_, at)| at == Instant::now());
-        if !is_in_one_go || call.resource == self.primary {
+        let is_in_one_go = state.claimed.is_some_and(|(_, at)| Instant::now() <= at + 2 * LATENCY)
+            && self.expected.is_none();
+        let is_found_out = state.claimed_blindly.is_some() && before.is_some();
+        if !is_in_one_go && !is_found_out || call.resource == self.primary {
             return;
         }
         if changes(before, told) {
@@ -303,7 +314,8 @@ impl Judge {
         }
         let status: Value = serde_json::from_slice(told).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default();
-        if message.contains("cannot") {
+        // Others may refuse things, too, for reasons of their own.
+        if message.contains("cannot") || message.contains("is attempting to grant") {
             state.violate(Oracle::Rights, format!("{call}: {message}"));
         }
     }

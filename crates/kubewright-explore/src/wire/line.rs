@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower_service::Service as _;
 
-use super::{AFTERMATH, BoxError, Wire, deliveries::WireBody};
+use super::{BoxError, LATENCY, Wire, deliveries::WireBody};
 use crate::{
     call::{Call, Class},
     oracle::Oracle,
@@ -30,6 +30,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(7);
 const OUTAGE: Duration = Duration::from_secs(5);
 /// How slow a slow call is.
 const SLOW_CALL: Duration = Duration::from_secs(5);
+
+/// If one call of so many is a write, it is the writes that never end.
+const MANY_WRITES: usize = 10;
 
 /// The client's end of the line.
 #[derive(Clone)]
@@ -65,12 +68,14 @@ impl Line {
         if slow && call.class != Class::Watch {
             sleep(SLOW_CALL).await;
         }
-        match call.class {
-            Class::Watch => self.watch(call, request).await,
+        let answer = match call.class {
+            Class::Watch => return self.watch(call, request).await,
             Class::Read => self.read(call, request).await,
             Class::Write => self.write(call, request).await,
             Class::Other => Ok(self.pass(&call, request, None).await?.map(WireBody::Whole)),
-        }
+        };
+        sleep(LATENCY).await;
+        answer
     }
 
     fn is_cut(&self) -> bool {
@@ -84,6 +89,10 @@ impl Line {
         state.calls += 1;
         if state.calls > limit {
             state.violate(Oracle::Budget, format!("more than {limit} calls in one run, at last: {call}"));
+            if let Some(last) = state.writes.last().filter(|_| state.writes.len() > limit / MANY_WRITES) {
+                let seen = format!("no rest within {limit} calls, the last write is: {last}");
+                state.violate(Oracle::Converges, seen);
+            }
         }
         if let Some(until) = state.pauses.remove(&call.to_string())
             && Instant::now() < until
@@ -172,7 +181,7 @@ impl Line {
                 );
                 answer.headers_mut().insert("retry-after", RETRY_AFTER.as_secs().into());
                 let mut state = self.wire.state();
-                state.disturb(RETRY_AFTER + AFTERMATH);
+                state.disturb(RETRY_AFTER);
                 state.pauses.insert(call.to_string(), Instant::now() + RETRY_AFTER);
                 Ok(answer)
             }
@@ -182,7 +191,7 @@ impl Line {
             }
             Fault::Unavailable => {
                 let mut state = self.wire.state();
-                state.disturb(OUTAGE + AFTERMATH);
+                state.disturb(OUTAGE);
                 state.outages.insert(call.to_string(), Instant::now() + OUTAGE);
                 drop(state);
                 Ok(self.be_unavailable(call))
@@ -211,7 +220,7 @@ impl Line {
         let fault = self.wire.decide(self.epoch, &call.to_string(), &self.faults_of_reads());
         match fault {
             Some(Fault::StaleRead) => {
-                let Some(old) = self.wire.before(1) else { return pending().await };
+                let Some((old, _)) = self.wire.before(1) else { return pending().await };
                 Ok(self.pass_to(&old, &call, request, fault).await?.map(WireBody::Whole))
             }
             Some(fault) => match self.failure(&call, fault).await {

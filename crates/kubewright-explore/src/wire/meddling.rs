@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{AFTERMATH, line::Line};
+use super::line::Line;
 use crate::{call::Call, oracle::Oracle, plan::Fault, state::resource_id};
 
 /// When somebody deletes what has been there for a while.
@@ -42,7 +42,7 @@ impl Line {
                 if fault == Fault::ChildDeleted {
                     return self.delete(path, body).await;
                 }
-                self.wire.state().disturb(LATER + AFTERMATH);
+                self.wire.state().disturb(LATER);
                 let line = self.clone();
                 tokio::spawn(async move {
                     sleep(LATER).await;
@@ -55,7 +55,7 @@ impl Line {
                 }
             }
             Fault::NodeLost => {
-                self.wire.state().disturb(NODE_LOST + Duration::from_secs(30));
+                self.wire.state().disturb_for(NODE_LOST, Duration::from_secs(30));
                 shared.others.lose_nodes();
                 let wire = self.wire.clone();
                 tokio::spawn(async move {
@@ -64,7 +64,7 @@ impl Line {
                 });
             }
             Fault::ClockJump => {
-                self.wire.state().disturb(NAP + Duration::from_secs(60));
+                self.wire.state().disturb_for(Duration::ZERO, NAP + Duration::from_secs(60));
                 tokio::time::advance(NAP).await;
             }
             Fault::SlowApi => {

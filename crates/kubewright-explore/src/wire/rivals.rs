@@ -18,7 +18,7 @@ const PARTED: Duration = Duration::from_secs(40);
 pub(super) struct Former {
     epoch: u64,
     /// When its connection is back.
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 /// Who a replica is in the lease.
@@ -35,7 +35,7 @@ impl Wire {
             let mut state = self.state();
             state.note(What::Operator, text, 0, 0, Some(fault));
             state.former = Some(Former { epoch, until });
-            state.disturb(2 * PARTED);
+            state.disturb_for(PARTED, PARTED);
         }
         self.0.rivalled.notify_one();
         sleep_until(until).await;

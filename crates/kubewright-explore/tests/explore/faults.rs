@@ -49,6 +49,13 @@ fn has_a_pod() -> Operator {
 
 /// What happens in a run in which a fault strikes at a call of the step `change`.
 fn run(operator: fn() -> Operator, call: &str, fault: Fault) -> Vec<Entry> {
+    run_all(operator, &[(call, fault)])
+}
+
+/// The same for several.
+fn run_all(operator: fn() -> Operator, faults: &[(&str, Fault)]) -> Vec<Entry> {
+    let elects = faults.iter().any(|(_, fault)| *fault == Fault::TwoLeaders);
+    let planned = |(call, fault): &(&str, Fault)| json!({"step": "change", "call": call, "occurrence": 1, "fault": fault});
     let spec = |text: &str| json!({"text": text});
     let sample = json!({
         "apiVersion": "test.example.com/v1", "kind": "Gadget", "metadata": {"name": "sample"}, "spec": spec("hello"),
@@ -59,8 +66,8 @@ fn run(operator: fn() -> Operator, call: &str, fault: Fault) -> Vec<Entry> {
         "steps": [
             step("create", spec("hello")), step("change", spec("changed")), step("undo", spec("hello")),
         ],
-        "faults": [{"step": "change", "call": call, "occurrence": 1, "fault": fault}],
-        "elects": fault == Fault::TwoLeaders,
+        "faults": faults.iter().map(planned).collect::<Vec<_>>(),
+        "elects": elects,
         "seed": 1,
     });
     let report = replay(operator, &plan.to_string());
@@ -276,4 +283,13 @@ fn every_fault_has_a_name_by_which_it_is_chosen() {
         let is_possible = !matches!(fault, Fault::PodLost | Fault::StaleRead);
         assert_eq!(report.runs, usize::from(is_possible), "{fault}");
     }
+}
+
+/// While events are held back, the hour has passed after which a server ends a watch.
+#[test]
+fn a_watch_that_ends_while_it_is_held_back_is_taken_up_again() {
+    const KEPT: &str = "watch configmaps: modified default/sample";
+    let trace = run_all(reads_and_keeps, &[(WRITE, Fault::ClockJump), (KEPT, Fault::Coalesce)]);
+    let (_, rest) = after(&trace, Fault::Coalesce);
+    assert!(rest.iter().any(|entry| entry.what == What::Event && entry.text == KEPT), "{rest:#?}");
 }

@@ -32,6 +32,10 @@ pub type Doing = for<'a> fn(&'a Gadget, &'a Context<Gadget>) -> Reconciling<'a>;
 pub struct Does(pub Doing);
 
 impl Reconciler<Gadget> for Does {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
         (self.0)(gadget, cx).await
     }

@@ -386,11 +386,22 @@ fn an_oracle_that_is_switched_off_says_nothing() {
         })
     };
     for doing in [panics, floods] {
-        let others = Oracle::ALL.into_iter().filter(|oracle| *oracle != Oracle::Budget);
+        // Who panics always also fails for ever.
+        let off = [Oracle::Budget, Oracle::Converges];
+        let others = Oracle::ALL.into_iter().filter(|oracle| !off.contains(oracle));
         let report = explore(move || operator(doing)).sample(SAMPLE).oracles(others).runs(1).run();
         report.assert_survived();
     }
     for oracle in Oracle::ALL {
         assert_eq!(Oracle::named(&oracle.name()), Some(oracle));
     }
+}
+
+#[test]
+fn who_fails_for_ever_has_not_survived() {
+    let fails: Doing = |_, _| Box::pin(async move { Err(Error::new("never")) });
+    let report = explore(move || operator(fails)).sample(SAMPLE).runs(1).run();
+    let seen: Vec<&str> = report.findings.iter().map(|finding| &*finding.violation.seen).collect();
+    assert_eq!(seen, ["at the end of step `create`, reconciles still fail"]);
+    assert_eq!(report.findings[0].violation.oracle, Oracle::Converges);
 }

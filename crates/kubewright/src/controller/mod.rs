@@ -46,6 +46,12 @@ pub trait Reconciler<K: Kind>: Send + Sync + 'static {
     fn forget(&self, key: &Key) {
         let _ = key;
     }
+
+    /// Whether it may keep something from one reconcile to the next. Whoever holds no data can't, and who does is taken to
+    /// unless it says otherwise: one that only has settings may say no, and is explored in less time.
+    fn remembers(&self) -> bool {
+        size_of_val(self) > 0
+    }
 }
 
 impl<K: Kind, R: Reconciler<K>> Reconciler<K> for Arc<R> {
@@ -55,6 +61,10 @@ impl<K: Kind, R: Reconciler<K>> Reconciler<K> for Arc<R> {
 
     fn forget(&self, key: &Key) {
         R::forget(self, key);
+    }
+
+    fn remembers(&self) -> bool {
+        R::remembers(self)
     }
 }
 
@@ -91,6 +101,8 @@ pub(crate) struct Description {
     /// Whether it sees its objects whole, and one replica at a time speaks for them: only then it can say in their
     /// status that they are stalled.
     pub(crate) tells_stalled: bool,
+    /// Whether its code may keep something from one reconcile to the next.
+    pub(crate) remembers: bool,
 }
 
 /// For whom the manifests have roles by which they get to the objects of a kind.
@@ -149,6 +161,7 @@ pub struct Builder<K: Kind> {
     rights: Rights,
     audience: Audience,
     options: Options,
+    remembers: bool,
 }
 
 impl<K: Kind> Builder<K> {
@@ -178,6 +191,7 @@ impl<K: Kind> Builder<K> {
                 queue: queue::Options::default(),
                 reporter: None,
             },
+            remembers: false,
         }
     }
 
@@ -276,6 +290,7 @@ impl<K: Kind> Builder<K> {
         R: Future<Output = Vec<Key>> + Send + 'static,
     {
         self.rights.needs::<C>(Verb::WATCHING);
+        self.remembers |= size_of::<F>() > 0;
         let map: source::Map<C> = Arc::new(move |object, views| Box::pin(map(object, Lookup::new(views))));
         self.sources.push(source::mapped(watch, map, predicates.into_iter().collect()));
         self
@@ -345,6 +360,7 @@ impl<K: Kind> Builder<K> {
     pub fn finalizer(mut self, name: impl Into<String>, finalizer: impl Finalizer<K>) -> Self {
         self.rights.needs::<K>(&[Verb::Patch]);
         self.rights.needs_part::<K>("finalizers", &[Verb::Update]);
+        self.remembers |= size_of_val(&finalizer) > 0;
         self.cleanups.push(Cleanup::new(name.into(), finalizer));
         self
     }
@@ -429,6 +445,7 @@ impl<K: Kind> Builder<K> {
             options,
             audience,
             tells_stalled,
+            remembers: self.remembers || reconciler.remembers(),
         };
         let plan = Arc::new(runner::Plan::new(&description, reconciler, sources, prune, cleanups));
         Controller { description, prepare: Box::new(move |parts| runner::prepare(plan.clone(), parts)) }

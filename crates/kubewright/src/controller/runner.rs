@@ -33,7 +33,7 @@ use crate::{
     kind::{Key, Kind, KindName, Seen, revision, uid},
     metrics::{ControllerMetrics, Ended},
     next::Next,
-    queue::{Outcome, Priority, Queue, Taken},
+    queue::{Outcome, Priority, Queue, Stats, Taken},
     shutdown::Shutdown,
 };
 
@@ -114,6 +114,11 @@ pub(crate) struct Parts {
 pub(crate) struct Queues(RwLock<Vec<(KindName, Queue)>>);
 
 impl Queues {
+    /// How much there is to do in each, in the order in which they were made.
+    pub(crate) fn stats(&self) -> Vec<Stats> {
+        self.0.read().iter().map(|(_, queue)| queue.stats()).collect()
+    }
+
     /// Puts a key into the queues of all controllers of a kind.
     pub(crate) fn add<C: Kind>(&self, key: &Key) -> Result<()> {
         let (kind, queues) = (KindName::of::<C>(), self.0.read());

@@ -17,6 +17,10 @@ pub(crate) struct BadgeSpec {
 struct Labels(Done);
 
 impl Reconciler<Badge> for Labels {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, badge: &Badge, cx: &Context<Badge>) -> Result<Next> {
         let mut metadata = child_meta(badge, "");
         if self.0 == Done::Right {

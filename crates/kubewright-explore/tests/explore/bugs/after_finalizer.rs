@@ -21,6 +21,10 @@ pub(crate) struct ZooSpec {
 struct Keeps(Done);
 
 impl Reconciler<Zoo> for Keeps {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, zoo: &Zoo, cx: &Context<Zoo>) -> Result<Next> {
         let is_going = zoo.metadata.deletion_timestamp.is_some();
         let is_marked = zoo.finalizers().iter().any(|one| one == FINALIZER);

@@ -16,6 +16,10 @@ pub(crate) struct QueueSpec {
 struct Runs(Done);
 
 impl Reconciler<Queue> for Runs {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, queue: &Queue, cx: &Context<Queue>) -> Result<Next> {
         let data = [("topic".to_owned(), queue.spec.topic.clone())].into();
         cx.apply(ConfigMap { metadata: child_meta(queue, ""), data: Some(data), ..ConfigMap::default() })

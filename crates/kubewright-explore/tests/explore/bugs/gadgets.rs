@@ -18,7 +18,7 @@ use super::{Done, SOME, is_found};
 use crate::gadget::{Does, Doing, Gadget, GadgetStatus, SAMPLE, operator, text};
 
 /// One of two ways to look after gadgets is found out.
-fn one_is_found(wrong: Doing, right: Doing, oracle: Oracle) {
+pub(super) fn one_is_found(wrong: Doing, right: Doing, oracle: Oracle) {
     let operator = move |done| operator(if done == Done::Wrong { wrong } else { right });
     is_found(operator, SAMPLE, &[oracle]);
 }

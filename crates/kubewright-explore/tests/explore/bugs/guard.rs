@@ -14,6 +14,10 @@ pub(crate) struct AccountSpec {
 struct Secrets(Done);
 
 impl Reconciler<Account> for Secrets {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, account: &Account, cx: &Context<Account>) -> Result<Next> {
         let is_missing = cx.get::<Secret>(&child_name(account, "a"))?.is_none();
         if self.0 == Done::Right || is_missing {

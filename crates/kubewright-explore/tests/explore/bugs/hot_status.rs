@@ -21,6 +21,10 @@ pub(crate) struct TopicStatus {
 struct Reports(Done);
 
 impl Reconciler<Topic> for Reports {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, topic: &Topic, cx: &Context<Topic>) -> Result<Next> {
         cx.apply(ConfigMap { metadata: child_meta(topic, ""), ..ConfigMap::default() }).await?;
         let ready = condition("Ready", true, "Made", "it is there");

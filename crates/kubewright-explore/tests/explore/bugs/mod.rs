@@ -3,6 +3,7 @@
 
 mod additive_labels;
 mod after_finalizer;
+mod copies;
 mod delete_by_name;
 mod gadgets;
 mod guard;

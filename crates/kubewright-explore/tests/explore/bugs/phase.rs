@@ -22,6 +22,10 @@ pub(crate) struct RingStatus {
 struct Nodes(Done);
 
 impl Reconciler<Ring> for Nodes {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, ring: &Ring, cx: &Context<Ring>) -> Result<Next> {
         let wanted = ring.spec.nodes;
         if self.0 == Done::Right {

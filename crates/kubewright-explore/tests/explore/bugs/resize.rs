@@ -20,6 +20,10 @@ pub(crate) struct DiskSpec {
 struct Resize(Done);
 
 impl Reconciler<Disk> for Resize {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, disk: &Disk, cx: &Context<Disk>) -> Result<Next> {
         let size = disk.spec.size;
         if self.0 == Done::Right {

@@ -18,6 +18,10 @@ pub(crate) struct KeeperSpec {
 struct Keeps(Done);
 
 impl Reconciler<Keeper> for Keeps {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, keeper: &Keeper, cx: &Context<Keeper>) -> Result<Next> {
         for index in 0..keeper.spec.replicas {
             cx.apply(claim(keeper, index)).await?;

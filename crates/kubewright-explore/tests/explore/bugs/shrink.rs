@@ -20,6 +20,10 @@ pub(crate) struct FleetSpec {
 struct Sails(Done);
 
 impl Reconciler<Fleet> for Sails {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, fleet: &Fleet, cx: &Context<Fleet>) -> Result<Next> {
         let container =
             Container { name: "ship".to_owned(), image: Some("ship:1".to_owned()), ..Container::default() };

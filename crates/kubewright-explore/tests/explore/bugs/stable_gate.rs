@@ -16,6 +16,10 @@ pub(crate) struct SiteSpec {
 struct Serve(Done);
 
 impl Reconciler<Site> for Serve {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, site: &Site, cx: &Context<Site>) -> Result<Next> {
         let current = cx.children::<Deployment>()?;
         if self.0 == Done::Wrong && !current.iter().all(|one| workload::is_complete(one)) {

@@ -18,6 +18,10 @@ pub(crate) struct StoreSpec {
 struct Counts(Done);
 
 impl Reconciler<Store> for Counts {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, store: &Store, cx: &Context<Store>) -> Result<Next> {
         let mut claims = cx.children::<PersistentVolumeClaim>()?;
         claims.retain(|claim| claim.metadata.deletion_timestamp.is_none());

@@ -28,6 +28,10 @@ impl Reconciler<User> for Issue {
 struct Sweep(Done);
 
 impl Reconciler<Secret> for Sweep {
+    fn remembers(&self) -> bool {
+        false
+    }
+
     async fn reconcile(&self, secret: &Secret, cx: &Context<Secret>) -> Result<Next> {
         let Some(user) = secret.labels().get(OF) else { return Ok(Next::on_change()) };
         let is_gone = match self.0 {
