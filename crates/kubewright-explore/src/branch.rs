@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Settings,
     oracle::{Oracle, Violation},
-    plan::{Fault, Planned, Point},
+    plan::{Fault, Planned},
 };
 
 /// How long a run may take in real time, until it counts as hung.
@@ -145,10 +145,12 @@ pub(crate) struct Brancher {
     random: fastrand::Rng,
     /// How many may run at a time.
     slots: usize,
-    running: BTreeMap<i32, Planned>,
+    running: BTreeMap<i32, Vec<Planned>>,
     way: UnixDatagram,
     /// The moments from which on it is known that all goes well, and how those that branch off tell of more.
     known: BTreeSet<u64>,
+    /// The moments at which an operator has died of a fault.
+    died: BTreeSet<u64>,
     news: Option<(UnixDatagram, UnixDatagram)>,
     lot: Lot,
     /// How many faults have struck.
@@ -176,6 +178,7 @@ impl Brancher {
             running: BTreeMap::new(),
             way,
             known,
+            died: BTreeSet::new(),
             news,
             lot: Lot::default(),
             depth: 0,
@@ -188,13 +191,14 @@ impl Brancher {
         self.say(&Message::Began);
     }
 
-    /// Goes two ways without a fault: true in the new process.
-    pub(crate) fn split(&mut self) -> bool {
-        self.fork(&Planned { point: Point::default(), fault: Fault::CrashBefore })
+    /// Goes two ways, for a run of its own with these faults: true in the new process.
+    pub(crate) fn split(&mut self, faults: &[Planned]) -> bool {
+        self.fork(faults)
     }
 
-    /// Goes two ways: true in the process that the fault strikes.
-    pub(crate) fn branch(&mut self, planned: &Planned) -> bool {
+    /// Goes two ways: true in the process that the fault strikes. If the operator dies of it, what follows depends only on the
+    /// moment of its death: each is tried once.
+    pub(crate) fn branch(&mut self, planned: &Planned, death: impl FnOnce() -> Option<u64>) -> bool {
         let Some(chance) = self.choice.chances.get(self.depth).copied() else { return false };
         if self.is_closed
             || self.choice.most == 0
@@ -207,7 +211,15 @@ impl Brancher {
             0 => self.lot.draws(chance, &mut self.random),
             _ => self.random.f64() < chance,
         };
-        is_chosen && self.fork(planned)
+        if !is_chosen {
+            return false;
+        }
+        if self.depth == 0 && death().is_some_and(|moment| !self.died.insert(moment)) {
+            self.choice.most -= 1;
+            self.tell(Told { faults: vec![planned.clone()], is_known: true, ..Told::default() });
+            return false;
+        }
+        self.fork(std::slice::from_ref(planned))
     }
 
     /// Makes runs that choose their faults by chance: which one this is, in the process of each.
@@ -217,7 +229,7 @@ impl Brancher {
             if is_late(self.choice.deadline) {
                 break;
             }
-            if self.split() {
+            if self.split(&[]) {
                 let random = fastrand::Rng::with_seed(seed.wrapping_add(run));
                 return Some(Dice { random, chance, faults: self.choice.faults.clone() });
             }
@@ -225,7 +237,7 @@ impl Brancher {
         None
     }
 
-    fn fork(&mut self, planned: &Planned) -> bool {
+    fn fork(&mut self, faults: &[Planned]) -> bool {
         while self.running.len() >= self.slots {
             self.await_one();
         }
@@ -236,7 +248,7 @@ impl Brancher {
         self.choice.most -= 1;
         match fork() {
             Ok(Some(child)) => {
-                self.running.insert(child, planned.clone());
+                self.running.insert(child, faults.to_vec());
                 false
             }
             Ok(None) => {
@@ -247,7 +259,7 @@ impl Brancher {
             }
             // There is no room for another process: this one is left out, and told of.
             Err(why) => {
-                self.give_up(planned, format!("the run could not be made: {why}"));
+                self.give_up(faults, format!("the run could not be made: {why}"));
                 false
             }
         }
@@ -288,10 +300,10 @@ impl Brancher {
         let Some((child, is_well)) = wait() else {
             return self.running.clear();
         };
-        if let Some(planned) = self.running.remove(&child)
+        if let Some(faults) = self.running.remove(&child)
             && !is_well
         {
-            self.give_up(&planned, format!("the run died, or did not end within {HUNG} s of real time"));
+            self.give_up(&faults, format!("the run died, or did not end within {HUNG} s of real time"));
         }
     }
 
@@ -306,8 +318,8 @@ impl Brancher {
     }
 
     /// Tells that a run came to nothing.
-    fn give_up(&self, planned: &Planned, seen: String) {
-        let faults = vec![planned.clone()];
+    fn give_up(&self, faults: &[Planned], seen: String) {
+        let faults = faults.to_vec();
         let violations = vec![Violation::new(Oracle::Budget, seen)];
         self.tell(Told { faults, violations, ..Told::default() });
     }

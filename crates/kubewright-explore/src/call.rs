@@ -18,6 +18,8 @@ pub(crate) enum Class {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) class: Class,
+    /// Whether it asks for whatever is at hand, and not for the newest.
+    pub(crate) may_be_old: bool,
     pub(crate) verb: &'static str,
     pub(crate) version: String,
     /// Plural and group, such as `deployments.apps`.
@@ -49,13 +51,14 @@ impl Call {
             _ => ("call", Class::Other),
         };
         let is_about_objects = !path.resource.is_empty()
-            && !path.group.ends_with("authorization.k8s.io")
-            && !path.group.ends_with("authentication.k8s.io");
+            && !matches!(path.group, "authorization.k8s.io" | "authentication.k8s.io");
         let resource = match path.group {
             "" => path.resource.to_owned(),
             group => format!("{}.{group}", path.resource),
         };
+        let may_be_old = query.split('&').any(|one| one == "resourceVersion=0");
         Self {
+            may_be_old,
             class: if is_about_objects { class } else { Class::Other },
             verb,
             version: path.version.to_owned(),
@@ -64,6 +67,16 @@ impl Call {
             namespace: path.namespace.map(str::to_owned),
             name: path.name.map(str::to_owned),
         }
+    }
+
+    /// Whether it only tells others of the operator: what happened, or that it leads.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(&*self.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io")
+    }
+
+    /// Whether something is there afterwards.
+    pub(crate) fn makes(&self) -> bool {
+        !matches!(self.verb, "delete" | "deletecollection")
     }
 
     /// The key of the object: its namespace and name, or only its name.

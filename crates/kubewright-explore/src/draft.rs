@@ -1,5 +1,7 @@
 //! Scenarios for a sample: as many changes as its definition allows, in a fixed order or by chance.
 
+use std::collections::BTreeMap;
+
 use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
@@ -70,7 +72,7 @@ impl Definition<'_> {
     }
 
     async fn patch(&self, spec: &Value, parameters: &PatchParams) -> Result<(), kube::Error> {
-        let object = asking(&self.subject.sample, spec);
+        let object = asking(&self.subject.sample, spec, &BTreeMap::new());
         self.api.patch(&object.name_any(), parameters, &Patch::Apply(&object)).await.map(|_| ())
     }
 }

@@ -102,10 +102,17 @@ impl Finding {
         let first = rows.iter().position(Row::differs);
         let marked: Vec<usize> =
             rows.iter().enumerate().filter(|(_, row)| matters(row)).map(|(at, _)| at).chain(first).collect();
-        let from = marked.iter().min().copied().unwrap_or(0).saturating_sub(AROUND);
-        let to = marked.iter().max().map_or(rows.len(), |at| at + AROUND + 1).min(rows.len());
+        if marked.is_empty() {
+            return String::new();
+        }
+        let is_near = |at: usize| marked.iter().any(|marked| marked.abs_diff(at) <= AROUND);
         let mut text = format!("    {:WIDTH$}   {}\n", "undisturbed", "with the faults");
-        for (at, row) in rows.iter().enumerate().take(to).skip(from) {
+        let mut last = None;
+        for (at, row) in rows.iter().enumerate().filter(|(at, _)| is_near(*at)) {
+            if last.is_some_and(|last| last + 1 < at) {
+                text.push_str("    ...\n");
+            }
+            last = Some(at);
             let cell = |entry: Option<&Entry>| entry.map(short).unwrap_or_default();
             let mark = match Some(at) == first {
                 true => "=>",

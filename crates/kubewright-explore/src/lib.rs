@@ -256,18 +256,21 @@ impl Exploration {
         self.sample = Some(plan.sample.to_string());
         self.settings.seed = plan.seed;
         let subject = self.subject()?;
-        apart(|| search::again(&subject, &self.settings, &plan))
+        let settings = self.settings;
+        apart(move || search::again(&subject, &settings, &plan))
     }
 
     /// Explores, and tells how far it is.
     pub fn try_run(self, progress: impl FnMut(Progress) + Send) -> Result<Report, Error> {
         let subject = self.subject()?;
         let (settings, steps) = (self.settings, self.steps);
-        apart(|| search::search(&subject, &settings, steps, progress))
+        apart(move || search::search(&subject, &settings, steps, progress))
     }
 }
 
 /// Runs something on a thread of its own: the caller may be inside of a runtime, in which none can be made.
+///
+/// All that it needs has to be its own: in a forked process other threads are gone, and their stacks are given to new ones.
 fn apart<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

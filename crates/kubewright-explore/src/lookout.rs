@@ -17,10 +17,7 @@ use kubewright_apiserver::ApiServer;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{
-    moment::Moments,
-    wire::{LATENCY, Wire},
-};
+use crate::wire::{LATENCY, Wire};
 
 /// When nothing moves any more until time passes: what has happened was heard of, and nothing came of that.
 const SETTLED: Duration = LATENCY.saturating_mul(2);
@@ -35,7 +32,6 @@ pub(crate) struct Lookout {
     pub(crate) rehearsal: Rehearsal,
     /// Whether the operator may have something in mind that can't be seen.
     pub(crate) remembers: bool,
-    pub(crate) moments: Moments,
     /// The moments of this run.
     pub(crate) passed: Vec<u64>,
 }
@@ -45,6 +41,7 @@ impl Lookout {
     pub(crate) async fn meet(&mut self, step: usize) {
         loop {
             self.settle().await;
+            self.wire.look_for_ready();
             let Some(moment) = self.moment(step) else { continue };
             if self.wire.knows(moment) {
                 return;
@@ -89,7 +86,7 @@ impl Lookout {
                 (stats.delayed, stats.failing).hash(&mut hasher);
             }
         }
-        self.moments.read(&self.server.snapshot()).hash(&mut hasher);
+        self.wire.stored().hash(&mut hasher);
         for (system, kept) in self.rehearsal.keeps() {
             system.hash(&mut hasher);
             kept.iter().for_each(|(name, value)| (name, value.to_string()).hash(&mut hasher));

@@ -149,7 +149,7 @@ struct Scan<'m> {
 impl Scan<'_> {
     /// An object. Who manages its fields is listed by when they last did, which means nothing.
     fn object(&mut self, json: &[u8]) {
-        let Some(begin) = json.windows(MANAGED.len()).position(|part| part == MANAGED) else {
+        let Some(begin) = beginning_of(MANAGED, json) else {
             return self.json(json);
         };
         let (before, rest) = json.split_at(begin + MANAGED.len());
@@ -224,6 +224,18 @@ fn items(json: &[u8]) -> (Vec<&[u8]>, &[u8]) {
         at += 1;
     }
     (items, &json[at.min(json.len())..])
+}
+
+/// Where a field begins, with its quote.
+fn beginning_of(field: &[u8], json: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(quote) = find(json, at) {
+        if json[quote..].starts_with(field) {
+            return Some(quote);
+        }
+        at = quote + 1;
+    }
+    None
 }
 
 /// Where the next quote is.

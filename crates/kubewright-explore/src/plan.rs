@@ -35,6 +35,8 @@ pub enum Fault {
     CrashAfter,
     /// The operator dies after the write, and is started again only after the next change of the resource.
     CrashPastChange,
+    /// The operator dies before the write, and is started again only after the next change of the resource.
+    CrashBeforePastChange,
     /// The write is refused: somebody else was faster.
     Conflict,
     /// The call is refused: there were too many.
@@ -92,10 +94,11 @@ pub enum Fault {
 
 impl Fault {
     /// Those that may befall a write.
-    pub const OF_WRITES: [Self; 18] = [
+    pub const OF_WRITES: [Self; 19] = [
         Self::CrashBefore,
         Self::CrashAfter,
         Self::CrashPastChange,
+        Self::CrashBeforePastChange,
         Self::Conflict,
         Self::TooManyRequests,
         Self::InternalError,
@@ -147,11 +150,18 @@ impl Fault {
             Self::CrashBefore
                 | Self::CrashAfter
                 | Self::CrashPastChange
+                | Self::CrashBeforePastChange
                 | Self::TimeTravel
                 | Self::TimeTravelFar
                 | Self::StaleResource
                 | Self::StaleResourceFar
         )
+    }
+
+    /// Whether the operator is dead as soon as it strikes.
+    pub(crate) fn kills(self) -> bool {
+        let lives_on = [Self::CrashAfter, Self::CrashPastChange, Self::CrashBeforePastChange];
+        self.restarts() && !lives_on.contains(&self)
     }
 
     /// Its name, as in plans and on the command line.

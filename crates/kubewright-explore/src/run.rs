@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
@@ -21,7 +21,6 @@ use crate::{
     branch::Brancher,
     logs::Logs,
     lookout::Lookout,
-    moment::Moments,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned},
     scenario::{NEVER_READY, Step, asking},
@@ -36,6 +35,8 @@ use crate::{
 
 /// How long an operator may take to come to rest, in virtual time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// How long anything may be done to it meanwhile.
+const LONGEST: Duration = Duration::from_secs(6 * 60 * 60);
 /// How long nothing must happen for an undisturbed run to have come to rest: who looks again every minute has done so.
 const REST: Duration = Duration::from_secs(65);
 /// How soon is looked again whether a disturbed run has come to where it should.
@@ -144,14 +145,17 @@ pub(crate) fn run(subject: &Subject, attempt: Attempt) -> Outcome {
     outcome
 }
 
-/// Has something written, so that the revisions of everything after it are others.
+/// Has a pod made, so that the revisions and addresses of everything after it are others.
 async fn shift(client: &Client) {
-    let nothing = ConfigMap {
+    let container =
+        Container { name: "shift".to_owned(), image: Some("shift".to_owned()), ..Container::default() };
+    let pod = Pod {
         metadata: ObjectMeta { name: Some("shift".to_owned()), ..ObjectMeta::default() },
-        ..ConfigMap::default()
+        spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
+        ..Pod::default()
     };
-    // If it were not written, more would be compared than can be.
-    let _ = Api::namespaced(client.clone(), "kube-public").create(&PostParams::default(), &nothing).await;
+    // If it were not made, more would be compared than can be.
+    let _ = Api::namespaced(client.clone(), "kube-public").create(&PostParams::default(), &pod).await;
 }
 
 struct Run<'a> {
@@ -167,6 +171,8 @@ struct Run<'a> {
     rehearsal: Rehearsal,
     /// What was outside of the cluster before.
     outside: BTreeSet<String>,
+    /// What was secret at the end of some step, with the name of its place.
+    secrets: BTreeSet<(String, String)>,
     /// Whether it is known how it goes on.
     is_known: bool,
 }
@@ -250,7 +256,6 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         working: operator.at_work.clone(),
         rehearsal: rehearsal.clone(),
         remembers: (subject.operator)().remembers(),
-        moments: Moments::default(),
         passed: Vec::new(),
     };
     let mut run = Run {
@@ -265,6 +270,7 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         states,
         rehearsal,
         outside,
+        secrets: BTreeSet::new(),
         is_known: false,
     };
     run.wire.arm();
@@ -272,6 +278,7 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     if run.logs.contain(PANICKED) {
         run.violate(Oracle::Budget, "a reconciler panicked".to_owned());
     }
+    let is_flooded = run.wire.is_flooded();
     let mut state = run.wire.state();
     let expected = Expected {
         states: std::mem::take(&mut run.states),
@@ -288,12 +295,15 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     if state.struck.iter().any(|(planned, _)| planned.fault == Fault::StaleRead) {
         violations.retain(|violation| !matches!(violation.oracle, Oracle::Leaks | Oracle::EndState));
     }
+    // Whoever is not answered any more can't come to where it should.
+    if is_flooded {
+        violations.retain(|violation| !matches!(violation.oracle, Oracle::Leaks | Oracle::EndState));
+    }
     let sometimes = state.sometimes.iter().copied().collect();
     let chances = std::mem::take(&mut state.chances);
     let brancher = state.take_brancher();
     drop(state);
     let (struck, passed, is_known) = (run.wire.struck(), lookout.passed, run.is_known);
-    let is_flooded = run.wire.is_flooded();
     match &brancher {
         Some(_) => std::mem::forget(run),
         None => run.operator.end(),
@@ -379,7 +389,7 @@ impl Run<'_> {
         for _ in 0..TRIES {
             let answer = match &step.spec {
                 Some(spec) => {
-                    let object = asking(&self.subject.sample, spec);
+                    let object = asking(&self.subject.sample, spec, &step.labels);
                     let parameters = PatchParams::apply("user").force();
                     self.resource
                         .patch(&object.name_any(), &parameters, &Patch::Apply(&object))
@@ -423,7 +433,9 @@ impl Run<'_> {
     }
 
     fn read(&mut self) -> State {
-        let mut state = self.reader.read(&self.cluster.server().snapshot());
+        let mut own = self.wire.state().touched.clone();
+        own.extend(self.expected.iter().flat_map(|expected| expected.touched.iter().cloned()));
+        let mut state = self.reader.read(&self.cluster.server().snapshot(), &own);
         state.add(outside(&self.rehearsal));
         state
     }
@@ -486,13 +498,13 @@ impl Run<'_> {
     /// Waits until everything is as in the undisturbed run, or as if this step were the first.
     async fn arrive(&mut self, wanted: &State, fresh: Option<&State>, at: usize) -> Option<State> {
         let began = Instant::now();
-        let mut pause = LOOK;
+        let (mut pause, mut alone_since) = (LOOK, None);
         loop {
             sleep(pause).await;
             let state = self.read();
             let is_left_alone = self.wire.is_left_alone();
-            let is_fresh = |object: &str| fresh.is_some_and(|fresh| fresh.agrees(&state, object));
-            let difference = state.difference_to(wanted, |object| !is_fresh(object));
+            alone_since = alone_since.or_else(|| is_left_alone.then(Instant::now));
+            let difference = state.difference_to_one_of(wanted, fresh);
             if difference.is_none() && is_left_alone {
                 // If it is known how it goes on, that is seen now.
                 sleep(4 * LATENCY).await;
@@ -502,9 +514,8 @@ impl Run<'_> {
             if self.wire.holds_back() && began.elapsed() > QUIET {
                 return Some(state);
             }
-            if began.elapsed() > PATIENCE + Duration::from_secs(60 * 60)
-                || is_left_alone && began.elapsed() > PATIENCE
-            {
+            let is_over = |since: Option<Instant>| since.is_some_and(|since| since.elapsed() > PATIENCE);
+            if began.elapsed() > LONGEST || is_left_alone && is_over(alone_since) {
                 if let Some(difference) = difference {
                     self.accuse(at, &difference).await;
                 }
@@ -557,7 +568,7 @@ impl Run<'_> {
         self.look_for_secrets();
         if let Some(unready) = self.subject.unready(&self.cluster.server().snapshot()) {
             let step = self.step_name(at);
-            self.violate(Oracle::Status, format!("at the end of step `{step}`, {unready}"));
+            self.violate(Oracle::Status, format!("at the end of step `{step}`, {}", unready.seen));
         }
         let is_gone = self.subject.is_deleted_at_end(state);
         if is_gone {
@@ -572,8 +583,10 @@ impl Run<'_> {
         }
     }
 
-    fn look_for_secrets(&self) {
-        if let Some(told) = secrets::told(&self.cluster.server().snapshot(), self.reader.since, &self.logs) {
+    fn look_for_secrets(&mut self) {
+        let (snapshot, since) = (self.cluster.server().snapshot(), self.reader.since);
+        self.secrets.extend(secrets::of(&snapshot, since));
+        if let Some(told) = secrets::told(&self.secrets, &snapshot, since, &self.logs) {
             self.violate(Oracle::Rights, told);
         }
     }
@@ -615,7 +628,10 @@ impl Run<'_> {
             self.violate(Oracle::Budget, format!("a restart leaves {left} of the operator's tasks behind"));
         }
         let (state, at) = (self.read(), self.states.len() - 1);
-        if let Some(difference) = state.difference_to(&self.states[at], |_| true) {
+        let expected = self.expected.as_ref();
+        let wanted = expected.and_then(|expected| expected.states.get(at)).unwrap_or(&self.states[at]);
+        let fresh = expected.and_then(|expected| expected.fresh.get(at)?.as_ref());
+        if let Some(difference) = state.difference_to_one_of(wanted, fresh) {
             let step = self.step_name(at);
             self.violate(
                 Oracle::EndState,

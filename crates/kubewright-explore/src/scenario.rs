@@ -1,11 +1,17 @@
 //! What a user does with the resource: creates it, changes it, breaks it, undoes that, deletes it, creates it again.
 
-use kube::api::DynamicObject;
+use std::collections::BTreeMap;
+
+use kube::{ResourceExt as _, api::DynamicObject};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// The image whose containers are never ready.
 pub(crate) const NEVER_READY: &str = "kubewright.invalid/never-ready:1";
+
+/// The step in which something is changed, and the label that the resource has only there.
+const CHANGE: &str = "change";
+const LABEL: &str = "explored.kubewright.dev/label";
 
 /// How deep an example goes.
 const DEPTH: usize = 4;
@@ -21,17 +27,32 @@ pub struct Step {
     pub name: String,
     /// The spec that is asked for; nothing to delete the resource.
     pub spec: Option<Value>,
+    /// Labels of the resource, besides those of the sample.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Step {
     /// The user asks for a spec.
     pub fn apply(name: impl Into<String>, spec: Value) -> Self {
-        Self { name: name.into(), spec: Some(spec) }
+        Self { name: name.into(), spec: Some(spec), labels: BTreeMap::new() }
     }
 
     /// The user deletes the resource.
     pub fn delete(name: impl Into<String>) -> Self {
-        Self { name: name.into(), spec: None }
+        Self { name: name.into(), spec: None, labels: BTreeMap::new() }
+    }
+
+    /// The same, with one more label at the resource.
+    #[must_use]
+    pub fn labelled(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// Whether the same is asked for.
+    pub(crate) fn asks_for_the_same(&self, other: &Self) -> bool {
+        (&self.spec, &self.labels) == (&other.spec, &other.labels)
     }
 }
 
@@ -62,7 +83,7 @@ impl Draft {
     pub(crate) async fn steps(self, sample: &Value, allows: impl AsyncFn(&Value) -> bool) -> Vec<Step> {
         let Self { changes, drops, scales, breaks } = self;
         let mut steps = vec![Step::apply("create", sample.clone())];
-        for (name, edits) in [("change", changes), ("without", drops), ("scale", scales), ("break", breaks)] {
+        for (name, edits) in [(CHANGE, changes), ("without", drops), ("scale", scales), ("break", breaks)] {
             let mut spec = sample.clone();
             for edit in edits {
                 if let Some(edited) = edit.of(&spec)
@@ -72,7 +93,8 @@ impl Draft {
                 }
             }
             if spec != *sample {
-                steps.push(Step::apply(name, spec));
+                let step = Step::apply(name, spec);
+                steps.push(if name == CHANGE { step.labelled(LABEL, "added") } else { step });
             }
         }
         if steps.len() > 1 {
@@ -383,9 +405,14 @@ fn example_of_fields(schema: &Value, depth: usize) -> Option<Value> {
 }
 
 /// The sample with another spec.
-pub(crate) fn asking(sample: &DynamicObject, spec: &Value) -> DynamicObject {
+pub(crate) fn asking(
+    sample: &DynamicObject,
+    spec: &Value,
+    labels: &BTreeMap<String, String>,
+) -> DynamicObject {
     let mut object = sample.clone();
     object.data["spec"] = spec.clone();
+    object.labels_mut().extend(labels.clone());
     object
 }
 

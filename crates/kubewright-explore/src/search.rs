@@ -7,8 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
-
 use crate::{
     Error, Level, Progress, Settings,
     branch::{Brancher, Choice, Crew, Told, is_late},
@@ -19,7 +17,7 @@ use crate::{
     run::{Attempt, Outcome, run},
     scenario::Step,
     shrink::shrink,
-    state::{Noise, State},
+    state::{Noise, OUTSIDE, State},
     subject::Subject,
     wire::Expected,
 };
@@ -56,14 +54,14 @@ pub(crate) struct Ground {
 }
 
 /// What specs come to if they are the first.
-pub(crate) type Fresh = Arc<Vec<(Value, State)>>;
+pub(crate) type Fresh = Arc<Vec<(Step, State)>>;
 
 impl Ground {
     pub(crate) fn new(steps: Arc<Vec<Step>>, noise: Arc<Noise>, fresh: Fresh, outcome: Outcome) -> Self {
         let Outcome { expected, trace, sometimes, chances, passed, .. } = outcome;
         let of_step = |step: &Step| {
-            let spec = step.spec.as_ref()?;
-            fresh.iter().find(|(known, _)| known == spec).map(|(_, state)| state.clone())
+            let known = fresh.iter().find(|(known, _)| known.asks_for_the_same(step));
+            known.map(|(_, state)| state.clone())
         };
         let expected = Arc::new(Expected { fresh: steps.iter().map(of_step).collect(), ..expected });
         Self { steps, noise, expected, trace, sometimes, chances, fresh, passed }
@@ -200,6 +198,10 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
         let now = Instant::now();
         match (self.settings.time, level) {
+            // What comes after pairs gets its share.
+            (Some(time), Level::Pairs) if self.settings.level > level => {
+                Some(now + time.saturating_sub(now - self.began) / 2)
+            }
             (Some(time), _) => Some(self.began + time),
             (None, Level::Singles) => None,
             // There is no end of them.
@@ -246,13 +248,15 @@ impl<P: FnMut(Progress)> Search<'_, P> {
     /// Pairs of faults, in passes, each with some of them: when time is over, no step was left out.
     fn pairs(&mut self, ground: &Ground, found: &mut Found) -> Result<(), Error> {
         let deadline = self.deadline(Level::Pairs);
+        let left_after = if self.settings.level > Level::Pairs { self.left / 2 } else { 0 };
         for pass in 0.. {
-            if self.is_over(deadline) {
+            if self.is_over(deadline) || self.left <= left_after {
                 break;
             }
             // An election takes time, so there is one only now and then.
             let choice = self.choice(&self.settings.faults, deadline);
-            let choice = Choice { chances: PAIRS.to_vec(), elects: pass % 8 == 7, ..choice };
+            let most = self.left - left_after;
+            let choice = Choice { chances: PAIRS.to_vec(), elects: pass % 8 == 7, most, ..choice };
             if self.branch_off(ground, choice, self.seed(pass), Level::Pairs, found)? == 0 {
                 break;
             }
@@ -320,7 +324,8 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         });
         crew.map_err(impossible)?.gather(settings, |one| {
             runs += 1;
-            if settings.again > 0 && runs % settings.again == 0 && one.digest != 0 {
+            let has_ended = one.digest != 0 || one.is_known;
+            if settings.again > 0 && runs % settings.again == 0 && has_ended {
                 again.push(one.clone());
             }
             self.take(one, ground, level, total, found);
@@ -535,20 +540,20 @@ fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -
 }
 
 /// What each spec of a scenario comes to without those before it.
-fn fresh(subject: &Subject, settings: &Settings, steps: &[Step], noise: &Arc<Noise>) -> Vec<(Value, State)> {
-    let mut fresh: Vec<(Value, State)> = Vec::new();
+fn fresh(subject: &Subject, settings: &Settings, steps: &[Step], noise: &Arc<Noise>) -> Vec<(Step, State)> {
+    let mut fresh: Vec<(Step, State)> = Vec::new();
     if !subject.oracles.contains(&Oracle::History) {
         return fresh;
     }
-    for spec in steps.iter().filter_map(|step| step.spec.as_ref()) {
-        if fresh.iter().any(|(known, _)| known == spec) {
+    for step in steps.iter().filter(|step| step.spec.is_some()) {
+        if fresh.iter().any(|(known, _)| known.asks_for_the_same(step)) {
             continue;
         }
-        let alone = Arc::new(vec![Step::apply("create", spec.clone())]);
-        let outcome = undisturbed(subject, settings.seed, &alone, noise);
+        let alone = Step { name: "create".to_owned(), ..step.clone() };
+        let outcome = undisturbed(subject, settings.seed, &Arc::new(vec![alone]), noise);
         // What may not be created like this may still be come to.
         let state = outcome.expected.states.into_iter().next().filter(|_| outcome.refused.is_none());
-        fresh.extend(state.map(|state| (spec.clone(), state)));
+        fresh.extend(state.map(|state| (step.clone(), state)));
     }
     fresh
 }
@@ -559,9 +564,10 @@ fn history(subject: &Subject, ground: &Ground) -> Option<Violation> {
     let reached = ground.expected.states.iter().zip(&ground.expected.fresh);
     ground.steps.iter().zip(reached).find_map(|(step, (reached, fresh))| {
         let fresh = fresh.as_ref()?;
-        reached.difference_to(fresh, |object| touched.contains(object))?;
+        let is_own = |object: &str| touched.contains(object) || object.starts_with(OUTSIDE);
+        reached.difference_to(fresh, is_own)?;
         let [reached, fresh] = [reached, fresh].map(|state| state.without_generation_of(&resource));
-        let is_known = |object: &str| touched.contains(object) || object.ends_with("(the generation)");
+        let is_known = |object: &str| is_own(object) || object.ends_with("(the generation)");
         let difference = reached.difference_to(&fresh, is_known)?;
         let seen = format!("after step `{}`, unlike when it is created like this, {difference}", step.name);
         Some(Violation::new(Oracle::History, seen))
@@ -603,13 +609,15 @@ fn make_again(
 ) {
     let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way, BTreeSet::new());
     brancher.begin();
-    let made_again = made.iter().find(|_| brancher.split());
+    let made_again = made.iter().find(|told| brancher.split(&told.faults));
     let Some(before) = made_again else { return brancher.close() };
     let plan =
         Plan { faults: before.faults.clone(), elects: before.elects, ..ground.plan(subject, settings) };
     let outcome = replay(subject, settings, ground, &plan, false);
     let digest = outcome.digest(before.happened);
-    let is_other = digest != before.digest && subject.oracles.contains(&Oracle::Replay);
+    // What was known without being made is made for the first time.
+    let was_made = before.digest != 0;
+    let is_other = was_made && digest != before.digest && subject.oracles.contains(&Oracle::Replay);
     let seen = || Violation::new(Oracle::Replay, "a run with the same plan went another way");
     let mut violations: Vec<Violation> = is_other.then(seen).into_iter().collect();
     // This one is followed to its end, though it may be known how it goes on.

@@ -1,5 +1,7 @@
 //! Whether what is secret is told where everybody may read it.
 
+use std::{collections::BTreeSet, fmt::Write as _};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kubewright_apiserver::store::Snapshot;
 use serde_json::Value;
@@ -12,9 +14,13 @@ use crate::{
 /// What is shorter may be anything.
 const SHORTEST: usize = 8;
 
-/// The first secret that is told in a log, an event or a status, and where.
-pub(crate) fn told(snapshot: &Snapshot, since: u64, logs: &Logs) -> Option<String> {
-    let secrets = secrets(snapshot, since);
+/// The first of some secrets that is told in a log, an event or a status, and where.
+pub(crate) fn told(
+    secrets: &BTreeSet<(String, String)>,
+    snapshot: &Snapshot,
+    since: u64,
+    logs: &Logs,
+) -> Option<String> {
     if secrets.is_empty() {
         return None;
     }
@@ -37,8 +43,8 @@ pub(crate) fn told(snapshot: &Snapshot, since: u64, logs: &Logs) -> Option<Strin
 }
 
 /// What Secrets hold that the operator, or whoever it asked, has made, each with the name of its place: as it is, as it is
-/// stored, and as Rust shows bytes.
-fn secrets(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
+/// stored, as Rust shows bytes, and as it is in an address.
+pub(crate) fn of(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
     let all = snapshot.collection(&resource_id("secrets"));
     let mut found = Vec::new();
     for stored in all.range("", "").filter(|stored| stored.revision > since) {
@@ -49,10 +55,31 @@ fn secrets(snapshot: &Snapshot, since: u64) -> Vec<(String, String)> {
                 continue;
             }
             let shown = format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
-            let texts = [String::from_utf8(bytes).ok(), value.as_str().map(str::to_owned), Some(shown)];
+            let in_address = in_address(&bytes);
+            let texts = [
+                String::from_utf8(bytes).ok(),
+                value.as_str().map(str::to_owned),
+                Some(shown),
+                Some(in_address),
+            ];
             let name = format!("{field} of Secret {}", stored.key);
             found.extend(texts.into_iter().flatten().map(|text| (name.clone(), text)));
         }
     }
     found
+}
+
+/// Bytes as they are in an address, with everything escaped that has to be.
+fn in_address(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte => {
+                let _ = write!(text, "%{byte:02X}");
+            }
+        }
+    }
+    text
 }

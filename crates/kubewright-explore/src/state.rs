@@ -15,21 +15,24 @@ use serde_json::{Value, json};
 use crate::trace::digest;
 
 /// What is no part of what an operator brings about: told, measured or worked out by the cluster itself.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 9] = [
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
-    "endpoints",
-    "endpointslices.discovery.k8s.io",
-    "replicasets.apps",
-    "controllerrevisions.apps",
     "nodes",
-    "persistentvolumes",
     "ipaddresses.networking.k8s.io",
     "customresourcedefinitions.apiextensions.k8s.io",
     "csinodes.storage.k8s.io",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
     "validatingwebhookconfigurations.admissionregistration.k8s.io",
+];
+/// What the cluster works out of something else, unless the operator makes it itself.
+const WORKED_OUT: [&str; 5] = [
+    "endpoints",
+    "endpointslices.discovery.k8s.io",
+    "replicasets.apps",
+    "controllerrevisions.apps",
+    "persistentvolumes",
 ];
 /// What of the metadata differs from run to run.
 const FLEETING: [&str; 8] = [
@@ -42,6 +45,9 @@ const FLEETING: [&str; 8] = [
     "selfLink",
     "deletionGracePeriodSeconds",
 ];
+
+/// Annotations by which the cluster counts changes.
+const COUNTERS: [&str; 2] = ["deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"];
 
 /// What has pods and Jobs made.
 const WORKLOADS: [&str; 6] =
@@ -112,11 +118,14 @@ impl Reader {
         Self { since: 0, home: home.to_owned(), noise, read: BTreeMap::new() }
     }
 
-    pub(crate) fn read(&mut self, snapshot: &Snapshot) -> State {
-        let mut objects = BTreeMap::new();
+    /// Reads what is there; `own` is what the operator has written.
+    pub(crate) fn read(&mut self, snapshot: &Snapshot, own: &BTreeSet<String>) -> State {
+        let (mut objects, mut alike) = (BTreeMap::new(), BTreeMap::new());
         for resource in snapshot.resources() {
             let called = resource_name(resource);
-            if LEFT_OUT.contains(&&*called) {
+            let is_worked_out = WORKED_OUT.contains(&&*called);
+            let is_own = || own.iter().any(|own| own.split(' ').next() == Some(&called));
+            if LEFT_OUT.contains(&&*called) || is_worked_out && !is_own() {
                 continue;
             }
             for stored in snapshot.collection(resource).range("", "") {
@@ -129,10 +138,13 @@ impl Reader {
                     continue;
                 }
                 let key = format!("{called} {}", shown(&normal.value, stored));
+                if is_worked_out && !own.contains(&key) {
+                    continue;
+                }
                 // Those with generated names are as good as each other.
-                let others = (2..).map(|n| format!("{key} (no. {n})"));
-                let free = std::iter::once(key.clone()).chain(others).find(|key| !objects.contains_key(key));
-                objects.extend(free.map(|key| (key, normal)));
+                let count = alike.entry(key.clone()).and_modify(|count| *count += 1).or_insert(1);
+                let key = if *count == 1 { key } else { format!("{key} (no. {count})") };
+                objects.insert(key, normal);
             }
         }
         let torn = self.noise.torn(&objects);
@@ -219,7 +231,7 @@ fn normalise(object: &mut Value, resource: &str) {
         }
         FLEETING.iter().for_each(|field| drop(metadata.remove(*field)));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove("deployment.kubernetes.io/revision");
+            COUNTERS.iter().for_each(|counter| drop(annotations.remove(*counter)));
         }
         for owner in metadata.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten() {
             owner.as_object_mut().map(|owner| owner.remove("uid"));
@@ -358,9 +370,11 @@ impl State {
         Some(Difference::Other { object: object.clone(), pointer, expected, found })
     }
 
-    /// Whether an object is the same in another state, or in neither.
-    pub(crate) fn agrees(&self, other: &Self, object: &str) -> bool {
-        self.objects.get(object) == other.objects.get(object)
+    /// What differs from what was expected, but for the objects that are as in another state that is as good.
+    pub(crate) fn difference_to_one_of(&self, expected: &Self, other: Option<&Self>) -> Option<Difference> {
+        let is_as_good =
+            |object: &str| other.is_some_and(|other| self.objects.get(object) == other.objects.get(object));
+        self.difference_to(expected, |object| !is_as_good(object))
     }
 
     /// The same without the generation of an object, which others may have in their names or values.

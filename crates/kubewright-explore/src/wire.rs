@@ -9,6 +9,7 @@ mod judge;
 mod line;
 mod meddling;
 mod rivals;
+mod standing;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,16 +30,19 @@ use self::{judge::Judge, line::Line, rivals::Former};
 use crate::{
     branch::{Brancher, Dice},
     call::Call,
+    moment::Moments,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
+    readiness::{Unready, ready_workloads},
     state::Noise,
     subject::Demands,
     trace::{Entry, What},
     world::World,
 };
 
-/// How long it takes until the operator hears of what has happened: longer than a cluster takes for what it does at once.
-pub(crate) const LATENCY: Duration = Duration::from_millis(1);
+/// How long it takes until the operator hears of what has happened: longer than a cluster takes for what it does at once,
+/// and so long that who insists on something in vain for seconds makes no flood of calls.
+pub(crate) const LATENCY: Duration = Duration::from_millis(20);
 /// When a call counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it takes at least until what follows from a fault is to be seen.
@@ -54,7 +58,7 @@ const OLD_VIEW: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Tells what is not ready although the resource says so.
-type Unready = Box<dyn Fn(&Snapshot) -> Option<String> + Send + Sync>;
+type Doubt = Box<dyn Fn(&Snapshot) -> Option<Unready> + Send + Sync>;
 
 /// What happens to the cluster around a write, at the hands of others.
 pub(crate) trait Others: Send + Sync {
@@ -75,7 +79,7 @@ struct Shared {
     others: Box<dyn Others>,
     judge: Judge,
     demands: Demands,
-    unready: Unready,
+    unready: Doubt,
     /// Whether there is an election, which another replica may win.
     elects: bool,
     state: Mutex<State>,
@@ -96,6 +100,8 @@ pub(crate) struct State {
     view: Option<View>,
     /// What was seen of the resource: the server after each change, and whether a fault had struck before.
     views: Vec<(ApiServer, bool)>,
+    /// Tells what is stored from what was.
+    moments: Moments,
     /// The watches that are open, by start of the operator and resource.
     watching: BTreeMap<(u64, String), usize>,
     /// Something has happened on the line.
@@ -135,6 +141,10 @@ pub(crate) struct State {
     claimed: Option<(i64, Instant)>,
     /// The generation for which it was in this step by an operator that could not know of it.
     claimed_blindly: Option<i64>,
+    /// The UIDs of all workloads that were ready at some time.
+    ready: BTreeSet<String>,
+    /// The writes that came to nothing in this step, and were not done since.
+    pub(crate) undone: BTreeSet<String>,
     /// The objects that the operator has written, apart from their status.
     pub(crate) touched: BTreeSet<String>,
     /// The objects that the operator has deleted, by step.
@@ -159,25 +169,6 @@ struct View {
     is_undisturbed: bool,
 }
 
-/// What is the case on the line besides what is stored: what an operator is told, and what is still being done to it.
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct Standing {
-    /// Whether it runs.
-    pub(crate) is_alive: bool,
-    /// The watches that it has open.
-    watches: Vec<(String, usize)>,
-    /// What it sees instead of the present.
-    view: Option<(u64, bool)>,
-    /// Whether it is started again only after the next change.
-    is_down: bool,
-    is_slow: bool,
-    /// The calls that are refused for a while, and those that it was told to make later.
-    refused: Vec<String>,
-    later: Vec<String>,
-    /// The faults that are not over yet, and what they have struck where that matters.
-    faults: Vec<(Fault, Option<String>)>,
-}
-
 /// What of the resource tells whether it was changed: its UID and generation, and whether it is being deleted.
 type Sight = (String, i64, bool, bool);
 
@@ -194,7 +185,7 @@ pub(crate) struct Setting {
     pub(crate) brancher: Option<Brancher>,
     pub(crate) oracles: BTreeSet<Oracle>,
     pub(crate) demands: Demands,
-    pub(crate) unready: Unready,
+    pub(crate) unready: Doubt,
     pub(crate) elects: bool,
 }
 
@@ -208,6 +199,7 @@ impl Wire {
             asked: BTreeMap::new(),
             view: None,
             views: vec![(setting.server.fork(), false)],
+            moments: Moments::default(),
             watching: BTreeMap::new(),
             stirred: stirred.clone(),
             seen: None,
@@ -234,6 +226,8 @@ impl Wire {
             writes: Vec::new(),
             claimed: None,
             claimed_blindly: None,
+            ready: BTreeSet::new(),
+            undone: BTreeSet::new(),
             touched: BTreeSet::new(),
             deleted: BTreeSet::new(),
             smallest: BTreeMap::new(),
@@ -320,16 +314,31 @@ impl Wire {
     /// Looks whether the resource says that it is ready before it is, where nothing goes wrong.
     fn doubt_readiness(&self, call: &Call) {
         let is_said = |wire: &Self| (wire.0.unready)(&wire.0.server.snapshot());
-        if self.0.judge.expected.is_some() || call.resource != self.0.primary || is_said(self).is_none() {
+        if self.0.judge.expected.is_some() || call.resource != self.0.primary {
             return;
         }
+        let Some(unready) = is_said(self) else { return };
+        let mut state = self.state();
+        // What has never been ready can't have been seen to be.
+        if !state.ready.contains(&unready.workload) {
+            return state.violate(Oracle::Status, unready.seen);
+        }
+        drop(state);
         let wire = self.clone();
         tokio::spawn(async move {
             sleep(SOON).await;
             if let Some(unready) = is_said(&wire) {
-                wire.state().violate(Oracle::Status, unready);
+                wire.state().violate(Oracle::Status, unready.seen);
             }
         });
+    }
+
+    /// Remembers what is ready, where readiness is judged.
+    pub(crate) fn look_for_ready(&self) {
+        if self.0.judge.expected.is_none() {
+            let ready = ready_workloads(&self.0.server.snapshot());
+            self.state().ready.extend(ready);
+        }
     }
 
     /// From now on faults strike.
@@ -364,6 +373,7 @@ impl Wire {
         state.steps.push(name.to_owned());
         state.counts.clear();
         state.claimed_blindly = None;
+        state.undone.clear();
         state.note(What::Step, what, 0, 0, None);
     }
 
@@ -422,7 +432,7 @@ impl Wire {
         let planned = state.plan.iter().find(|planned| planned.point == point).cloned();
         let planned = match planned {
             Some(planned) => faults.contains(&planned.fault).then_some(planned),
-            None => state.choose(&point, faults),
+            None => state.choose(&self.0.server, &point, faults),
         };
         let planned = planned?;
         state.struck.push((planned.clone(), Instant::now()));
@@ -440,6 +450,9 @@ impl Wire {
         state.epoch += 1;
         state.is_connected = false;
         state.view = view;
+        // Whoever is started anew knows of neither.
+        state.undone.clear();
+        state.pauses.clear();
         state.note(What::Operator, "the operator dies", 0, 0, None);
         drop(state);
         self.0.crashed.notify_one();
@@ -482,40 +495,6 @@ impl Wire {
     pub(crate) fn acting_until(&self) -> Instant {
         self.state().acting_until
     }
-
-    /// Whether it is known how a disturbed run goes on from a moment, and nothing more is to be done to it.
-    pub(crate) fn knows(&self, moment: u64) -> bool {
-        let state = self.state();
-        let knows = |brancher: &Brancher| brancher.knows(moment);
-        !state.struck.is_empty() && state.dice.is_none() && state.brancher.as_ref().is_some_and(knows)
-    }
-
-    /// What is the case on the line, if that can be told: not while events are held back, or somebody else leads.
-    pub(crate) fn standing(&self) -> Option<Standing> {
-        let (state, now) = (self.state(), Instant::now());
-        let is_down = state.down_since.is_some();
-        let is_undisturbed = state.view.as_ref().is_none_or(|view| view.is_undisturbed);
-        let is_parted = state.former.is_some_and(|former| now < former.until);
-        if state.held > usize::from(is_down) || !is_undisturbed || is_parted {
-            return None;
-        }
-        let own = state.watching.iter().filter(|((epoch, _), open)| *epoch == state.epoch && **open > 0);
-        let is_to_come = |(_, until): &(&String, &Instant)| now < **until;
-        let calls = |calls: &BTreeMap<String, Instant>| -> Vec<String> {
-            calls.iter().filter(is_to_come).map(|(call, _)| call.clone()).collect()
-        };
-        let is_acting = |_: &&(Planned, Instant)| now < state.acting_until;
-        Some(Standing {
-            is_alive: state.is_connected,
-            watches: own.map(|((_, resource), open)| (resource.clone(), *open)).collect(),
-            view: state.view.as_ref().map(|view| (view.server.revision(), view.only.is_some())),
-            is_down,
-            is_slow: state.slow_until.is_some_and(|until| now < until),
-            refused: calls(&state.outages),
-            later: calls(&state.pauses),
-            faults: state.struck.iter().filter(is_acting).map(|(planned, _)| acting(planned)).collect(),
-        })
-    }
 }
 
 impl State {
@@ -526,11 +505,14 @@ impl State {
     }
 
     /// Whether the operator may not have heard of the newest change of the resource.
-    fn is_blind(&self) -> bool {
-        let is_late =
-            |(planned, _): &(Planned, Instant)| matches!(planned.fault, Fault::Delay | Fault::Coalesce);
-        let is_acting = Instant::now() < self.acting_until;
-        self.view.is_some() || self.held > 0 || is_acting && self.struck.iter().any(is_late)
+    fn is_blind(&self, primary: &str) -> bool {
+        let of_resource = format!("watch {primary}:");
+        let is_late = |(planned, _): &(Planned, Instant)| {
+            matches!(planned.fault, Fault::Delay | Fault::Coalesce | Fault::DelayPastChange)
+                && planned.point.call.starts_with(&of_resource)
+        };
+        let is_acting = self.held > 0 || Instant::now() < self.acting_until;
+        self.view.is_some() || is_acting && self.struck.iter().any(is_late)
     }
 
     /// Whatever is done to the operator lasts for some more time.
@@ -545,19 +527,18 @@ impl State {
         self.disturbed_until = self.disturbed_until.max(until + aftermath);
     }
 
-    fn choose(&mut self, point: &Point, faults: &[Fault]) -> Option<Planned> {
+    fn choose(&mut self, server: &ApiServer, point: &Point, faults: &[Fault]) -> Option<Planned> {
         if let Some(dice) = &mut self.dice {
             let fault = dice.throw(faults)?;
             return Some(Planned { point: point.clone(), fault });
         }
-        let brancher = self.brancher.as_mut()?;
-        for fault in faults {
-            let planned = Planned { point: point.clone(), fault: *fault };
-            if brancher.branch(&planned) {
-                return Some(planned);
-            }
-        }
-        None
+        let mut brancher = self.brancher.take()?;
+        let plan = |fault: &Fault| Planned { point: point.clone(), fault: *fault };
+        let chosen = faults.iter().map(plan).find(|planned| {
+            brancher.branch(planned, || planned.fault.kills().then(|| self.death(server, planned.fault)))
+        });
+        self.brancher = Some(brancher);
+        chosen
     }
 
     pub(crate) fn violations(&self) -> Vec<Violation> {
@@ -576,10 +557,4 @@ impl State {
     pub(crate) fn violate(&mut self, oracle: Oracle, seen: impl Into<String>) {
         self.violations.entry(oracle).or_insert_with(|| seen.into());
     }
-}
-
-/// What a fault goes on doing.
-fn acting(planned: &Planned) -> (Fault, Option<String>) {
-    let strikes_one = matches!(planned.fault, Fault::Delay | Fault::Coalesce | Fault::ChildDeletedLater);
-    (planned.fault, strikes_one.then(|| planned.point.call.clone()))
 }

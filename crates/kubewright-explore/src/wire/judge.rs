@@ -89,9 +89,10 @@ impl Judge {
         code: StatusCode,
         told: &Bytes,
     ) {
-        if matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") {
+        if call.is_told() {
             return;
         }
+        state.undone.remove(&call.to_string());
         // What changes nothing is as good as nothing.
         if !code.is_success() || changes(before, told) {
             let refused =
@@ -274,9 +275,9 @@ impl Judge {
 
     /// Remembers that the resource says it is as it is now asked for.
     fn claim(&self, state: &mut State, call: &Call, told: &Bytes) {
-        let is_blind = state.is_blind();
+        let is_blind = state.is_blind(&self.primary);
         if !self.judges(Oracle::Status)
-            || self.expected.is_some() && !is_blind
+            || self.expected.is_some() && !is_blind && state.undone.is_empty()
             || call.resource != self.primary
         {
             return;
@@ -285,6 +286,13 @@ impl Judge {
         let generation = resource["metadata"]["generation"].as_i64();
         let is_said =
             resource["status"]["observedGeneration"].as_i64() == generation && !is_under_way(&resource);
+        if let Some(undone) = state.undone.first().filter(|_| is_said && generation.is_some()) {
+            let seen = format!("the resource is said to be as asked for, but this has failed: {undone}");
+            return state.violate(Oracle::Status, seen);
+        }
+        if self.expected.is_some() && !is_blind {
+            return;
+        }
         let is_news = state.claimed.is_none_or(|(claimed, _)| Some(claimed) != generation);
         if let Some(generation) = generation.filter(|_| is_said && is_news) {
             state.claimed = Some((generation, Instant::now()));
@@ -298,7 +306,8 @@ impl Judge {
         let is_in_one_go = state.claimed.is_some_and(|(_, at)| Instant::now() <= at + 2 * LATENCY)
             && self.expected.is_none();
         let is_found_out = state.claimed_blindly.is_some() && before.is_some();
-        if !is_in_one_go && !is_found_out || call.resource == self.primary {
+        if !is_in_one_go && !is_found_out || call.resource == self.primary || is_of_machinery(&call.resource)
+        {
             return;
         }
         if changes(before, told) {
@@ -319,6 +328,11 @@ impl Judge {
             state.violate(Oracle::Rights, format!("{call}: {message}"));
         }
     }
+}
+
+/// Whether objects are how a cluster gets to an operator, and not what that is for.
+pub(super) fn is_of_machinery(resource: &str) -> bool {
+    resource.ends_with(".apiextensions.k8s.io") || resource.ends_with(".admissionregistration.k8s.io")
 }
 
 /// Whether a resource says that something is still to be done.

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower_service::Service as _;
 
-use super::{BoxError, LATENCY, Wire, deliveries::WireBody};
+use super::{BoxError, LATENCY, Wire, deliveries::WireBody, judge::is_of_machinery};
 use crate::{
     call::{Call, Class},
     oracle::Oracle,
@@ -161,11 +161,21 @@ impl Line {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
             "reason": reason, "message": message,
         });
-        let what = if call.class == Class::Write { What::Write } else { What::Read };
-        self.wire.state().note(what, call.to_string(), code.as_u16(), 0, Some(fault));
+        self.note_failure(call, code.as_u16(), fault);
         let mut answer = Response::new(WireBody::Whole(Body::from(Bytes::from(status.to_string()))));
         *answer.status_mut() = code;
         answer
+    }
+
+    /// A call has come to nothing.
+    fn note_failure(&self, call: &Call, code: u16, fault: Fault) {
+        let is_write = call.class == Class::Write;
+        let what = if is_write { What::Write } else { What::Read };
+        let mut state = self.wire.state();
+        state.note(what, call.to_string(), code, 0, Some(fault));
+        if is_write && self.is_child(call) && call.makes() {
+            state.undone.insert(call.to_string());
+        }
     }
 
     /// The failures that calls of all kinds know.
@@ -197,8 +207,7 @@ impl Line {
                 Ok(self.be_unavailable(call))
             }
             Fault::TimeoutLost => {
-                let what = if call.class == Class::Write { What::Write } else { What::Read };
-                self.wire.state().note(what, call.to_string(), 0, 0, Some(fault));
+                self.note_failure(call, 0, fault);
                 self.wire.time_out().await;
                 Err(timed_out())
             }
@@ -217,7 +226,10 @@ impl Line {
     }
 
     async fn read(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
-        let fault = self.wire.decide(self.epoch, &call.to_string(), &self.faults_of_reads());
+        let fault = match self.faults_of_read(&call) {
+            faults if faults.is_empty() => None,
+            faults => self.wire.decide(self.epoch, &call.to_string(), &faults),
+        };
         match fault {
             Some(Fault::StaleRead) => {
                 let Some((old, _)) = self.wire.before(1) else { return pending().await };
@@ -228,14 +240,18 @@ impl Line {
                 None => pending().await,
             },
             None => {
-                let server = self.wire.view_of(&call).filter(|_| call.verb == "list");
+                // Who does not ask for something older is told the newest.
+                let server = self.wire.view_of(&call).filter(|_| call.may_be_old);
                 let server = server.map_or_else(|| self.wire.0.server.clone(), |view| view.server);
                 Ok(self.pass_to(&server, &call, request, None).await?.map(WireBody::Whole))
             }
         }
     }
 
-    fn faults_of_reads(&self) -> Vec<Fault> {
+    fn faults_of_read(&self, call: &Call) -> Vec<Fault> {
+        if call.is_told() {
+            return Vec::new();
+        }
         let has_past = self.wire.before(1).is_some();
         Fault::OF_READS.into_iter().filter(|fault| *fault != Fault::StaleRead || has_past).collect()
     }
@@ -267,6 +283,11 @@ impl Line {
                 self.wire.crash_past_change();
                 return pending().await;
             }
+            Fault::CrashBeforePastChange => {
+                self.wire.state().note(What::Write, call.to_string(), 0, 0, Some(fault));
+                self.wire.crash_past_change();
+                return pending().await;
+            }
             Fault::TimeoutApplied => {
                 self.pass(&call, request, Some(fault)).await?;
                 self.wire.time_out().await;
@@ -295,20 +316,23 @@ impl Line {
         Ok(answer.map(WireBody::Whole))
     }
 
+    /// Whether a call is about something that the operator makes for the resource.
+    fn is_child(&self, call: &Call) -> bool {
+        call.resource != self.wire.0.primary && call.subresource.is_none() && !is_of_machinery(&call.resource)
+    }
+
     /// What may befall a write.
     fn faults_of_write(&self, call: &Call) -> Vec<Fault> {
-        if matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") {
+        if call.is_told() {
             return Vec::new();
         }
         // A claim that is used stays until it is not, whoever deletes it.
-        let is_child = call.resource != self.wire.0.primary
-            && call.subresource.is_none()
-            && call.resource != "persistentvolumeclaims";
-        let makes = !matches!(call.verb, "delete" | "deletecollection");
+        let is_child = self.is_child(call) && call.resource != "persistentvolumeclaims";
+        let makes = call.makes();
         let may_befall = |fault: &Fault| match fault {
             Fault::Conflict => call.verb != "create",
             Fault::ChildDeleted | Fault::ChildDeletedLater => is_child && makes,
-            Fault::CrashPastChange => !self.wire.state().is_last,
+            Fault::CrashPastChange | Fault::CrashBeforePastChange => !self.wire.state().is_last,
             Fault::PodLost => self.a_pod().is_some(),
             Fault::TwoLeaders => self.wire.0.elects,
             _ => true,

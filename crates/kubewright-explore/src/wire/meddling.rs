@@ -32,7 +32,8 @@ impl Line {
             Fault::ChildDeleted | Fault::ChildDeletedLater => {
                 let written: Value =
                     answer.and_then(|told| serde_json::from_slice(told).ok()).unwrap_or_default();
-                let name = written["metadata"]["name"].as_str().unwrap_or_default();
+                // What was refused is not there.
+                let Some(name) = written["metadata"]["name"].as_str() else { return };
                 let key = match written["metadata"]["namespace"].as_str() {
                     Some(namespace) => format!("{namespace}/{name}"),
                     None => name.to_owned(),

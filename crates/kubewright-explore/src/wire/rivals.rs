@@ -60,10 +60,12 @@ impl Wire {
 
     /// Looks at a write that was let through: was it that of a replica that does not lead any more?
     pub(super) fn fence(&self, state: &mut State, epoch: u64, call: &Call, code: StatusCode) {
-        let is_work =
-            !matches!(&*call.resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io");
         let is_former = state.former.is_some_and(|former| former.epoch == epoch);
-        if !is_former || !is_work || !code.is_success() || !self.0.judge.oracles.contains(&Oracle::Fencing) {
+        if !is_former
+            || call.is_told()
+            || !code.is_success()
+            || !self.0.judge.oracles.contains(&Oracle::Fencing)
+        {
             return;
         }
         let leases = self.0.server.snapshot().collection(&resource_id("leases.coordination.k8s.io"));

@@ -67,7 +67,7 @@ fn a_finding_shows_both_runs_and_where_they_part() {
         "end-state: at the end of step `create`, configmaps default/sample is missing",
         "after crash-after at create: apply gadgets.test.example.com/status default/sample",
         "undisturbed                                                      with the faults",
-        "=> 1.0s apply configmaps default/sample 201",
+        "=> 1.1s apply configmaps default/sample 201",
         "<-- crash-after",
         "docs/howto/reliability.md#end-state",
         "gadget-operator: 1 finding in ",

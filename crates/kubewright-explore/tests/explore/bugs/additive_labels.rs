@@ -6,7 +6,8 @@ use kubewright::{prelude::*, workload::child_meta};
 use kubewright_explore::Oracle;
 use serde_json::json;
 
-use super::{Done, is_found};
+use super::{Done, gadgets::one_is_found, is_found};
+use crate::gadget::{Doing, text};
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "bugs.example.com", version = "v1", kind = "Badge", namespaced)]
@@ -46,4 +47,27 @@ fn labels_are_only_added() {
     let sample =
         "{apiVersion: bugs.example.com/v1, kind: Badge, metadata: {name: sample}, spec: {labels: {team: a}}}";
     is_found(operator, sample, &[Oracle::History]);
+}
+
+#[test]
+fn labels_of_the_resource_are_only_added() {
+    let wrong: Doing = |gadget, cx| {
+        Box::pin(async move {
+            let child = cx.apply(text(gadget)).await?;
+            let is_missing = |(key, value): (&String, &String)| child.labels().get(key) != Some(value);
+            if gadget.labels().iter().any(is_missing) {
+                cx.patch(&child, json!({"metadata": {"labels": gadget.labels()}})).await?;
+            }
+            Ok(Next::on_change())
+        })
+    };
+    let right: Doing = |gadget, cx| {
+        Box::pin(async move {
+            let mut wanted = text(gadget);
+            wanted.metadata.labels.get_or_insert_default().extend(gadget.labels().clone());
+            cx.apply(wanted).await?;
+            Ok(Next::on_change())
+        })
+    };
+    one_is_found(wrong, right, Oracle::History);
 }

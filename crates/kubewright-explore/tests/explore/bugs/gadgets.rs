@@ -24,14 +24,29 @@ pub(super) fn one_is_found(wrong: Doing, right: Doing, oracle: Oracle) {
 }
 
 /// A Secret of a gadget.
-fn secret(gadget: &Gadget, value: &str) -> Secret {
+pub(super) fn secret(gadget: &Gadget, value: &str) -> Secret {
     let data = [("value".to_owned(), value.to_owned())].into();
     Secret { metadata: child_meta(gadget, "secret"), string_data: Some(data), ..Secret::default() }
 }
 
-fn pod(image: &str) -> PodSpec {
+pub(super) fn pod(image: &str) -> PodSpec {
     let container = Container { name: "main".into(), image: Some(image.into()), ..Container::default() };
     PodSpec { containers: vec![container], ..PodSpec::default() }
+}
+
+/// A pod that ends.
+pub(super) fn once(image: &str) -> PodSpec {
+    PodSpec { restart_policy: Some("Never".to_owned()), ..pod(image) }
+}
+
+/// Whether a gadget is still as it is seen: that may be the past.
+pub(super) async fn is_present(gadget: &Gadget, cx: &Context<Gadget>) -> Result<bool> {
+    let now = cx.live().get::<Gadget>(&gadget.name_any()).await?;
+    Ok(now.is_some_and(|now| {
+        now.uid() == gadget.uid()
+            && now.metadata.generation == gadget.metadata.generation
+            && now.metadata.deletion_timestamp.is_none()
+    }))
 }
 
 #[test]
@@ -142,21 +157,22 @@ fn a_password_is_made_again_after_a_crash() {
             Ok(Next::on_change())
         })
     };
-    let right: Doing = |gadget, cx| {
-        Box::pin(async move {
-            if cx.get::<Secret>(&child_name(gadget, "secret"))?.is_none() {
-                match cx.create(secret(gadget, &password(gadget, cx))).await {
-                    Err(why) if why.status().is_some_and(|status| status.reason == "AlreadyExists") => {
-                        return Ok(Next::after(Duration::from_secs(5)));
-                    }
-                    made => drop(made?),
-                }
-            }
-            cx.status(GadgetStatus { note: Some("made".to_owned()), ..GadgetStatus::default() }).await?;
-            Ok(Next::on_change())
-        })
-    };
+    let right: Doing = |gadget, cx| Box::pin(keep_password(gadget, cx));
     one_is_found(wrong, right, Oracle::Destruction);
+}
+
+/// Makes a password once.
+pub(super) async fn keep_password(gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+    if cx.get::<Secret>(&child_name(gadget, "secret"))?.is_none() {
+        match cx.create(secret(gadget, &password(gadget, cx))).await {
+            Err(why) if why.status().is_some_and(|status| status.reason == "AlreadyExists") => {
+                return Ok(Next::after(Duration::from_secs(5)));
+            }
+            made => drop(made?),
+        }
+    }
+    cx.status(GadgetStatus { note: Some("made".to_owned()), ..GadgetStatus::default() }).await?;
+    Ok(Next::on_change())
 }
 
 /// As random as it can be where a run has to be the same again.
@@ -268,10 +284,7 @@ async fn furnish(gadget: &Gadget, cx: &Context<Gadget>, marks_first: bool) -> Re
         }
         return Ok(Next::on_change());
     }
-    // What is seen may be the past.
-    let now = cx.live().get::<Gadget>(&gadget.name_any()).await?;
-    let is_same = |now: &Gadget| now.uid() == gadget.uid() && now.metadata.deletion_timestamp.is_none();
-    if !now.is_some_and(|now| is_same(&now)) {
+    if !is_present(gadget, cx).await? {
         return Ok(Next::after(Duration::from_secs(5)));
     }
     let mark = json!({"metadata": {"finalizers": [FINALIZER]}});
@@ -287,7 +300,8 @@ async fn furnish(gadget: &Gadget, cx: &Context<Gadget>, marks_first: bool) -> Re
     if !marks_first && !is_marked {
         cx.patch(&cx.object(), mark).await?;
     }
-    Ok(Next::on_change())
+    // What belongs to nobody tells nobody that it is gone.
+    Ok(Next::after(Duration::from_secs(60)))
 }
 
 #[test]
@@ -296,8 +310,7 @@ fn jobs_of_a_schedule_and_claims_that_do_not_shrink_are_no_fault() {
     impl Reconciler<Gadget> for Keeps {
         async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
             let metadata = child_meta(gadget, "");
-            let once = PodSpec { restart_policy: Some("Never".to_owned()), ..pod("backup") };
-            let template = PodTemplateSpec { spec: Some(once), ..PodTemplateSpec::default() };
+            let template = PodTemplateSpec { spec: Some(once("backup")), ..PodTemplateSpec::default() };
             let job = JobSpec { template, ..JobSpec::default() };
             let spec = CronJobSpec {
                 schedule: "* * * * *".to_owned(),

@@ -12,6 +12,9 @@ pub(crate) struct TeamSpec {
     pub people: Vec<String>,
 }
 
+pub(super) const TEAM: &str =
+    "{apiVersion: bugs.example.com/v1, kind: Team, metadata: {name: sample}, spec: {people: [ann, bob]}}";
+
 struct Enrols;
 
 impl Reconciler<Team> for Enrols {
@@ -31,9 +34,7 @@ fn members_that_left_keep_their_accounts() {
         let controller = if done == Done::Right { controller.prunes() } else { controller };
         Operator::new("team-operator").controller(controller.run(Enrols))
     };
-    let sample =
-        "{apiVersion: bugs.example.com/v1, kind: Team, metadata: {name: sample}, spec: {people: [ann, bob]}}";
-    is_found(operator, sample, &[Oracle::History]);
+    is_found(operator, TEAM, &[Oracle::History]);
 }
 
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]

@@ -1,16 +1,21 @@
 //! Bugs that popular operators had, each in a small operator in which it is found, with a twin that does it right and
 //! survives.
 
+mod additions;
 mod additive_labels;
 mod after_finalizer;
 mod copies;
 mod delete_by_name;
+mod farewell;
 mod gadgets;
 mod guard;
 mod hot_status;
 mod lists;
+mod outlying;
 mod phase;
+mod readiness;
 mod resize;
+mod right;
 mod scale_down;
 mod shrink;
 mod stable_gate;

@@ -1,0 +1,162 @@
+//! Operators that are right, each in a way of its own.
+
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use kubewright::{Verb, prelude::*, workload::child_meta};
+use kubewright_explore::{Fault, explore};
+use serde_json::json;
+
+use super::{
+    SOME,
+    gadgets::pod,
+    readiness::{ENGINE, Engine, EngineStatus, stateful_set},
+};
+use crate::gadget::{Gadget, SAMPLE, text};
+
+/// It survives some of everything that may go wrong, and all of what it was once accused after.
+fn survives(operator: fn() -> Operator, sample: &str, accused_after: &[Fault]) {
+    explore(operator).sample(sample).runs(SOME).run().assert_survived();
+    explore(operator).sample(sample).faults(accused_after.iter().copied()).run().assert_survived();
+}
+
+/// Gets, changes, replaces, and does so again if somebody was faster.
+struct ByHand;
+
+impl Reconciler<Gadget> for ByHand {
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), cx.namespace());
+        let mut wanted = text(gadget);
+        wanted.metadata.owner_references = gadget.controller_owner_ref(&()).map(|owner| vec![owner]);
+        for _ in 0..5 {
+            let answer = match maps.get_opt(&wanted.name_any()).await? {
+                None => maps.create(&PostParams::default(), &wanted).await,
+                // That of another gadget goes with it.
+                Some(there) if there.owner_references() != wanted.owner_references() => {
+                    return Ok(Next::after(Duration::from_secs(5)));
+                }
+                Some(there) if there.data == wanted.data => return Ok(Next::on_change()),
+                Some(mut there) => {
+                    there.data.clone_from(&wanted.data);
+                    maps.replace(&there.name_any(), &PostParams::default(), &there).await
+                }
+            };
+            match answer {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                answer => {
+                    answer?;
+                    return Ok(Next::on_change());
+                }
+            }
+        }
+        Err(Error::new("somebody is always faster"))
+    }
+}
+
+#[test]
+fn a_child_may_be_kept_with_a_client_of_ones_own() {
+    let operator = || {
+        let controller = Controller::of::<Gadget>().owns::<ConfigMap>();
+        let controller = controller.needs::<ConfigMap>(&[Verb::Get, Verb::Create, Verb::Update]);
+        Operator::new("gadget-operator").controller(controller.run(ByHand))
+    };
+    survives(operator, SAMPLE, &[Fault::StaleResource, Fault::StaleResourceFar, Fault::Coalesce]);
+}
+
+/// Counts the pods that run.
+struct Counts;
+
+impl Reconciler<Engine> for Counts {
+    async fn reconcile(&self, engine: &Engine, cx: &Context<Engine>) -> Result<Next> {
+        cx.apply(workload::deployment(engine, 2, pod(&engine.spec.image))).await?;
+        let labels = workload::labels(engine);
+        let mut pods = cx.list::<Pod>()?;
+        pods.retain(|pod| {
+            labels.iter().all(|(name, value)| pod.labels().get(name) == Some(value))
+                && pod.metadata.deletion_timestamp.is_none()
+                && pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+        });
+        cx.status(EngineStatus { pods: Some(pods.len()), ..EngineStatus::default() }).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn pods_may_be_counted_while_two_changes_roll_out_at_once() {
+    let operator = || {
+        let controller = Controller::of::<Engine>().owns::<Deployment>();
+        let controller = controller.watches::<Pod, _, _>(async |pod: Seen<Pod>, _| {
+            let namespace = pod.namespace().unwrap_or_default();
+            let engine = pod.labels().get("app.kubernetes.io/instance");
+            engine.map(|engine| Key::new(&namespace, engine)).into_iter().collect()
+        });
+        Operator::new("engine-operator").controller(controller.run(Counts))
+    };
+    survives(operator, ENGINE, &[Fault::DelayPastChange]);
+}
+
+/// Writes down where the pods are.
+struct Seeds;
+
+impl Reconciler<Gadget> for Seeds {
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        cx.apply(stateful_set(gadget, &gadget.spec.text)).await?;
+        let address = |pod: &Pod| pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        let seeds: Vec<String> = cx.pods()?.iter().filter_map(|pod| address(pod)).collect();
+        if seeds.len() == 2 {
+            let data = Some([("seeds".to_owned(), seeds.join(","))].into());
+            cx.apply(ConfigMap { metadata: child_meta(gadget, "seeds"), data, ..ConfigMap::default() })
+                .await?;
+        }
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn addresses_of_pods_may_be_written_down() {
+    let operator = || {
+        let controller = Controller::of::<Gadget>().owns::<StatefulSet>().owns::<ConfigMap>();
+        Operator::new("gadget-operator").controller(controller.follows_pods().run(Seeds))
+    };
+    survives(operator, SAMPLE, &[Fault::PodLost, Fault::ChildDeletedLater]);
+}
+
+const OF: &str = "test.example.com/of";
+
+/// Asks the server which child there is.
+struct Asks;
+
+impl Reconciler<Gadget> for Asks {
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), cx.namespace());
+        let uid = gadget.uid().unwrap_or_default();
+        let own = ListParams::default().labels(&format!("{OF}={uid}"));
+        let data = text(gadget).data;
+        match maps.list(&own).await?.items.first() {
+            None => {
+                let metadata = ObjectMeta {
+                    generate_name: Some(format!("{}-", gadget.name_any())),
+                    labels: Some([(OF.to_owned(), uid)].into()),
+                    ..ObjectMeta::default()
+                };
+                cx.create(ConfigMap { metadata, data, ..ConfigMap::default() }).await?;
+            }
+            Some(map) if map.data != data => {
+                let change = Patch::Merge(json!({"data": data}));
+                maps.patch(&map.name_any(), &PatchParams::default(), &change).await?;
+            }
+            Some(_) => {}
+        }
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn the_server_may_be_asked_while_time_travels() {
+    let operator = || {
+        let controller = Controller::of::<Gadget>().owns::<ConfigMap>();
+        Operator::new("gadget-operator").controller(controller.run(Asks))
+    };
+    survives(operator, SAMPLE, &[Fault::TimeTravel, Fault::TimeTravelFar]);
+}
