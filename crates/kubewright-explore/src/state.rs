@@ -213,7 +213,8 @@ fn is_of_workload(called: &str, value: &Value) -> bool {
     matches!(called, "pods" | "jobs.batch") && kinds.any(|kind| WORKLOADS.contains(&kind))
 }
 
-fn normalise(object: &mut Value, resource: &str) {
+/// Takes from an object what differs from run to run.
+pub(crate) fn normalise(object: &mut Value, resource: &str) {
     let is_defined = object["apiVersion"].as_str().is_some_and(|version| {
         version.split('/').next().is_some_and(|group| group.contains('.') && !group.ends_with(".k8s.io"))
     });

@@ -17,7 +17,7 @@ use crate::{
     call::Call,
     oracle::Oracle,
     readiness::WELL,
-    state::{Noise, State as World, resource_id, shown_as},
+    state::{Noise, State as World, normalise, resource_id, shown_as},
 };
 
 /// How many more calls a disturbed run may take than the undisturbed one, and how many it may take anyway.
@@ -275,22 +275,21 @@ impl Judge {
 
     /// Remembers that the resource says it is as it is now asked for.
     fn claim(&self, state: &mut State, call: &Call, told: &Bytes) {
-        let is_blind = state.is_blind(&self.primary);
-        if !self.judges(Oracle::Status)
-            || self.expected.is_some() && !is_blind && state.undone.is_empty()
-            || call.resource != self.primary
-        {
+        let (is_blind, has_failed) = (state.is_blind(&self.primary), !state.undone.is_empty());
+        // After several faults it can't be told which of them something was said in spite of.
+        let is_judged = self.expected.is_none() || (is_blind || has_failed) && state.struck.len() == 1;
+        if !self.judges(Oracle::Status) || !is_judged || call.resource != self.primary {
             return;
         }
         let Ok(resource) = serde_json::from_slice::<Value>(told) else { return };
         let generation = resource["metadata"]["generation"].as_i64();
         let is_said =
             resource["status"]["observedGeneration"].as_i64() == generation && !is_under_way(&resource);
-        if let Some(undone) = state.undone.first().filter(|_| is_said && generation.is_some()) {
-            let seen = format!("the resource is said to be as asked for, but this has failed: {undone}");
-            return state.violate(Oracle::Status, seen);
-        }
-        if self.expected.is_some() && !is_blind {
+        if let Some(undone) = state.undone.first().cloned() {
+            if is_said && self.is_as_at_end(state, call, &resource) {
+                let seen = format!("the resource is said to be as asked for, but this has failed: {undone}");
+                state.violate(Oracle::Status, seen);
+            }
             return;
         }
         let is_news = state.claimed.is_none_or(|(claimed, _)| Some(claimed) != generation);
@@ -300,12 +299,23 @@ impl Judge {
         }
     }
 
+    /// Whether a resource has the status that it has when all is done.
+    fn is_as_at_end(&self, state: &State, call: &Call, resource: &Value) -> bool {
+        let end = || {
+            let end = self.expected.as_ref()?.states.get(state.steps.len().checked_sub(2)?)?;
+            end.get(&format!("{} {}", call.resource, call.key()?))
+        };
+        let mut resource = resource.clone();
+        normalise(&mut resource, &call.resource);
+        end().is_some_and(|end| end["status"] == resource["status"])
+    }
+
     /// A child that is changed after the resource said it was as asked for, in one go, or by who could not see what was asked
     /// for: the status was ahead of what was done.
     fn belated(&self, state: &mut State, before: Option<&Stored>, told: &Bytes, call: &Call) {
         let is_in_one_go = state.claimed.is_some_and(|(_, at)| Instant::now() <= at + 2 * LATENCY)
             && self.expected.is_none();
-        let is_found_out = state.claimed_blindly.is_some() && before.is_some();
+        let is_found_out = state.claimed_blindly.is_some() && before.is_some() && state.struck.len() == 1;
         if !is_in_one_go && !is_found_out || call.resource == self.primary || is_of_machinery(&call.resource)
         {
             return;
