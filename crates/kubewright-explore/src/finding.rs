@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Where the book tells of oracles.
-const BOOK: &str = "docs/howto/reliability.md";
+pub(crate) const BOOK: &str = "docs/howto/reliability.md";
 /// How many lines of timelines are shown before and after what matters.
 const AROUND: usize = 6;
 const WIDTH: usize = 62;
