@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Where the book tells of oracles.
-pub(crate) const BOOK: &str = "docs/howto/reliability.md";
+const BOOK: &str = "docs/howto/reliability.md";
 /// How many lines of timelines are shown before and after what matters.
 const AROUND: usize = 6;
 const WIDTH: usize = 62;
@@ -48,6 +48,10 @@ pub struct Finding {
     /// What did not hold, and what was seen.
     #[serde(flatten)]
     pub violation: Violation,
+    /// What that means, and what usually mends it.
+    pub explanation: &'static str,
+    /// Where the book tells more.
+    pub book: String,
     /// How to see it again.
     pub plan: Plan,
     /// What happened.
@@ -56,6 +60,9 @@ pub struct Finding {
     pub undisturbed: Vec<Entry>,
     /// How many runs came to the same.
     pub runs: usize,
+    /// The how-manieth of its oracle and its fault it is in a report.
+    #[serde(skip)]
+    nth: usize,
 }
 
 impl Finding {
@@ -66,16 +73,34 @@ impl Finding {
         trace: Vec<Entry>,
         runs: usize,
     ) -> Self {
-        Self { violation, plan, trace, undisturbed: ground.trace.clone(), runs }
+        Self { undisturbed: ground.trace.clone(), runs, ..Self::alone(violation, plan, trace) }
     }
 
     /// One that there is nothing to compare with.
     pub(crate) fn alone(violation: Violation, plan: Plan, trace: Vec<Entry>) -> Self {
-        Self { violation, plan, undisturbed: trace.clone(), trace, runs: 1 }
+        let oracle = violation.oracle;
+        Self {
+            violation,
+            explanation: oracle.explanation(),
+            book: format!("{BOOK}#{}", oracle.chapter()),
+            plan,
+            undisturbed: trace.clone(),
+            trace,
+            runs: 1,
+            nth: 1,
+        }
     }
 
-    /// A name for it, of which a file or a test can be made.
+    /// A name for it, of which a file or a test can be made; no other of the same report has it.
     pub fn name(&self) -> String {
+        match self.nth {
+            1 => self.sort(),
+            nth => format!("{}-{nth}", self.sort()),
+        }
+    }
+
+    /// Its oracle, and the first fault.
+    fn sort(&self) -> String {
         let fault = self.plan.faults.first().map_or_else(String::new, |one| format!("-{}", one.fault));
         format!("{}{fault}", self.violation.oracle)
     }
@@ -159,7 +184,7 @@ impl fmt::Display for Finding {
         if !self.plan.faults.is_empty() {
             writeln!(f, "\n{}", self.timelines())?;
         }
-        writeln!(f, "  {} ({BOOK}#{})", oracle.explanation(), oracle.chapter())
+        writeln!(f, "  {} ({})", self.explanation, self.book)
     }
 }
 
@@ -202,6 +227,16 @@ impl Report {
             undisturbed: Vec::new(),
             replayed: Vec::new(),
             elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Gives findings that have the same oracle and fault names of their own.
+    pub(crate) fn number(&mut self) {
+        let mut sorts: BTreeMap<String, usize> = BTreeMap::new();
+        for finding in &mut self.findings {
+            let nth = sorts.entry(finding.sort()).or_default();
+            *nth += 1;
+            finding.nth = *nth;
         }
     }
 

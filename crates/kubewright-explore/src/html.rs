@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    finding::{BOOK, Finding, Report},
+    finding::{Finding, Report},
     timeline::Row,
     trace::{Entry, What},
 };
@@ -67,10 +67,9 @@ fn section(page: &mut String, finding: &Finding) {
     if finding.runs > 1 {
         let _ = writeln!(page, "<p>{} other runs came to the same.</p>", finding.runs - 1);
     }
-    let (why, chapter) = (escaped(oracle.explanation()), oracle.chapter());
-    let book = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
-    let _ =
-        writeln!(page, "<p class=\"why\">{why} <a href=\"{book}{BOOK}#{chapter}\">More in the book</a></p>");
+    let (why, book) = (escaped(finding.explanation), escaped(&finding.book));
+    let place = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
+    let _ = writeln!(page, "<p class=\"why\">{why} <a href=\"{place}{book}\">More in the book</a></p>");
     page.push_str("<table>\n<tr><th>time</th><th>undisturbed</th><th>with the faults</th></tr>\n");
     let rows = finding.rows();
     let first = rows.iter().position(Row::differs);

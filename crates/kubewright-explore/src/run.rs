@@ -291,12 +291,10 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     };
     let (trace, mut violations) = (std::mem::take(&mut state.trace), state.violations());
     violations.retain(|violation| subject.oracles.contains(&violation.oracle));
-    // Who asks the server itself has nobody else to ask, and what it tells is the present in Kubernetes.
-    if state.struck.iter().any(|(planned, _)| planned.fault == Fault::StaleRead) {
-        violations.retain(|violation| !matches!(violation.oracle, Oracle::Leaks | Oracle::EndState));
-    }
-    // Whoever is not answered any more can't come to where it should.
-    if is_flooded {
+    // Who asks the server itself has nobody else to ask, and what it tells is the present in Kubernetes. And whoever is not
+    // answered any more can't come to where it should.
+    let is_misled = state.struck.iter().any(|(planned, _)| planned.fault == Fault::StaleRead);
+    if is_misled || is_flooded {
         violations.retain(|violation| !matches!(violation.oracle, Oracle::Leaks | Oracle::EndState));
     }
     let sometimes = state.sometimes.iter().copied().collect();

@@ -117,6 +117,7 @@ pub(crate) fn search(
         search.explore(&ground)?;
     }
     search.report.elapsed = began.elapsed();
+    search.report.number();
     Ok(search.report)
 }
 
@@ -395,7 +396,7 @@ fn finding(
     let plan = Plan { faults: first.faults.clone(), elects: first.elects, ..ground.plan(subject, settings) };
     if first.digest == 0 {
         // It died, or did not end: it would take this process along.
-        return Finding { runs: alike.len(), ..Finding::alone(violation, plan, ground.trace.clone()) };
+        return Finding::new(violation, plan, ground, ground.trace.clone(), alike.len());
     }
     let again = replay(subject, settings, ground, &plan, false);
     if again.digest(first.happened) != first.digest && violation.oracle != Oracle::Replay {
@@ -459,6 +460,7 @@ pub(crate) fn again(subject: &Subject, settings: &Settings, plan: &Plan) -> Resu
         }
     }
     report.elapsed = began.elapsed();
+    report.number();
     Ok(report)
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kubewright::prelude::*;
-use kubewright_explore::{Fault, Oracle, Report, explore, replay};
+use kubewright::{prelude::*, workload::child_meta};
+use kubewright_explore::{Fault, Finding, Oracle, Report, explore, replay};
 
 use crate::gadget::{Gadget, GadgetStatus, SAMPLE, keeper, operator, text};
 
@@ -81,6 +81,7 @@ fn a_finding_is_told_to_programs_and_as_a_page() {
     let report = explored();
     let told = serde_json::to_value(&report).unwrap();
     assert_eq!(told["findings"][0]["oracle"], "end-state");
+    assert_eq!(told["findings"][0]["book"], "docs/howto/reliability.md#end-state");
     assert_eq!(told["findings"][0]["plan"]["faults"][0]["fault"], "crash-after");
     let page = report.page();
     for expected in [
@@ -95,6 +96,29 @@ fn a_finding_is_told_to_programs_and_as_a_page() {
     for loaded in ["src=", "<link", "<script", "@import", "url("] {
         assert!(!page.contains(loaded), "{loaded:?}: it needs nothing else");
     }
+}
+
+/// Makes three things if the first of them is missing.
+fn makes_three() -> Operator {
+    operator(|gadget, cx| {
+        Box::pin(async move {
+            let child = |name| ConfigMap { metadata: child_meta(gadget, name), ..ConfigMap::default() };
+            if cx.get::<ConfigMap>(&child_name(gadget, "a"))?.is_none() {
+                cx.apply(child("a")).await?;
+                cx.apply(child("b")).await?;
+                cx.apply(child("c")).await?;
+            }
+            Ok(Next::on_change())
+        })
+    })
+}
+
+#[test]
+fn findings_that_are_alike_have_names_of_their_own() {
+    let exploration = explore(makes_three).sample(SAMPLE).faults([Fault::CrashAfter]);
+    let report = exploration.oracles([Oracle::EndState]).run();
+    let names: Vec<String> = report.findings.iter().map(Finding::name).collect();
+    assert_eq!(names, ["end-state-crash-after", "end-state-crash-after-2"], "{report}");
 }
 
 #[test]
