@@ -104,12 +104,14 @@ fn a_crash_ends_the_operator_before_or_after_a_write() {
 
 #[test]
 fn an_operator_that_dies_is_started_again_after_the_next_change() {
-    let trace = run(reads_and_keeps, WRITE, Fault::CrashPastChange);
-    let (struck, rest) = after(&trace, Fault::CrashPastChange);
-    assert_eq!((struck.what, struck.code), (What::Write, 200));
-    let texts: Vec<&str> = rest.iter().take(3).map(|entry| &*entry.text).collect();
-    assert_eq!(texts[0], "the operator dies");
-    assert_eq!((rest[1].what, texts[2]), (What::Step, "the operator starts"));
+    for (fault, code) in [(Fault::CrashPastChange, 200), (Fault::CrashBeforePastChange, 0)] {
+        let trace = run(reads_and_keeps, WRITE, fault);
+        let (struck, rest) = after(&trace, fault);
+        assert_eq!((struck.what, struck.code), (What::Write, code), "{fault}");
+        let texts: Vec<&str> = rest.iter().take(3).map(|entry| &*entry.text).collect();
+        assert_eq!(texts[0], "the operator dies", "{fault}");
+        assert_eq!((rest[1].what, texts[2]), (What::Step, "the operator starts"), "{fault}");
+    }
 }
 
 #[test]
