@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Settings,
+    known::Known,
     oracle::{Oracle, Violation},
     plan::{Fault, Planned},
 };
@@ -27,8 +28,6 @@ const PATIENCES: [Duration; 4] =
     [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(120)];
 /// How long what was seen may be in a report, so that it fits into one message.
 const LONGEST: usize = 4 << 10;
-/// How many bytes of moments are told at a time.
-const MOMENTS: usize = 2 << 10;
 
 /// What a run with faults came to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -147,11 +146,11 @@ pub(crate) struct Brancher {
     slots: usize,
     running: BTreeMap<i32, Vec<Planned>>,
     way: UnixDatagram,
-    /// The moments from which on it is known that all goes well, and how those that branch off tell of more.
-    known: BTreeSet<u64>,
+    /// The moments of the undisturbed run, and all from which on it is known that all goes well.
+    undisturbed: BTreeSet<u64>,
+    known: Known,
     /// The moments at which an operator has died of a fault.
     died: BTreeSet<u64>,
-    news: Option<(UnixDatagram, UnixDatagram)>,
     lot: Lot,
     /// How many faults have struck.
     depth: usize,
@@ -164,22 +163,19 @@ impl Brancher {
         seed: u64,
         slots: usize,
         way: UnixDatagram,
-        known: BTreeSet<u64>,
+        undisturbed: &[u64],
+        known: Known,
     ) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        // Without it, less is known.
-        let news = UnixDatagram::pair()
-            .ok()
-            .filter(|(desk, way)| desk.set_nonblocking(true).is_ok() && way.set_nonblocking(true).is_ok());
         Self {
             choice,
             random,
             slots,
             running: BTreeMap::new(),
             way,
+            undisturbed: undisturbed.iter().copied().collect(),
             known,
             died: BTreeSet::new(),
-            news,
             lot: Lot::default(),
             depth: 0,
             is_closed: false,
@@ -241,7 +237,6 @@ impl Brancher {
         while self.running.len() >= self.slots {
             self.await_one();
         }
-        self.learn();
         if self.depth > 0 {
             alarm(2 * HUNG);
         }
@@ -265,27 +260,16 @@ impl Brancher {
         }
     }
 
-    /// Whether it is known that all goes well from a moment on.
+    /// Whether it is known that all goes well from a moment on, and nothing branches off before. Where something may, the
+    /// run goes on until it is where the undisturbed one was: till then it recovers.
     pub(crate) fn knows(&self, moment: u64) -> bool {
-        self.known.contains(&moment)
-    }
-
-    /// Takes what those that branched off have found out.
-    fn learn(&mut self) {
-        let Some((desk, _)) = self.news.as_ref().filter(|_| self.depth == 0) else { return };
-        let mut moments = [0; MOMENTS];
-        while let Ok(length) = desk.recv(&mut moments) {
-            self.known.extend(moments[..length].as_chunks().0.iter().copied().map(u64::from_le_bytes));
-        }
+        let may_branch = !self.is_closed && self.depth < self.choice.chances.len();
+        self.undisturbed.contains(&moment) || !may_branch && self.known.has(moment)
     }
 
     /// Tells from which moments on all goes well.
     pub(crate) fn teach(&self, passed: &[u64]) {
-        let Some((_, way)) = &self.news else { return };
-        for some in passed.chunks(MOMENTS / size_of::<u64>()) {
-            // If there is no room, it is found out anew.
-            let _ = way.send(&some.iter().flat_map(|moment| moment.to_le_bytes()).collect::<Vec<u8>>());
-        }
+        self.known.add(passed);
     }
 
     /// Nothing branches off any more; those that did are waited for.
@@ -397,6 +381,8 @@ impl Apart {
             None => {
                 alarm(0);
                 lead_group();
+                #[cfg(target_os = "linux")]
+                crate::code::enlarge();
                 let run = || {
                     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                     exit(ended.is_err().into())

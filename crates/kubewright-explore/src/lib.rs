@@ -7,9 +7,9 @@
 //!
 //! - `scenario`, `draft`: what a user does with the resource
 //! - `wire`: the line between operator and server, on which things go wrong
-//! - `branch`: a run goes two ways wherever a fault may strike
+//! - `branch`, `code`: a run goes two ways wherever a fault may strike
 //! - `run`, `supervisor`: one run, from its beginning to its end
-//! - `lookout`, `moment`: where a run comes to what is known, and ends early
+//! - `lookout`, `moment`, `known`: where a run comes to what is known, and ends early
 //! - `state`: what a cluster comes to, without what differs from run to run
 //! - `oracle`, `readiness`, `secrets`: what must hold
 //! - `search`, `shrink`: which runs are made, and which of them are told of
@@ -17,10 +17,13 @@
 
 mod branch;
 mod call;
+#[cfg(target_os = "linux")]
+mod code;
 mod command;
 mod draft;
 mod finding;
 mod html;
+mod known;
 mod logs;
 mod lookout;
 mod moment;

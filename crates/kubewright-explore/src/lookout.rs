@@ -15,12 +15,13 @@ use std::{
 use kubewright::{Backlog, external::Rehearsal};
 use kubewright_apiserver::ApiServer;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::wire::{LATENCY, Wire};
 
-/// When nothing moves any more until time passes: what has happened was heard of, and nothing came of that.
-const SETTLED: Duration = LATENCY.saturating_mul(2);
+/// When is looked after something has happened: when all has that happens at once, when calls that were under way are
+/// answered, and when what has happened was heard of, and nothing came of that.
+const LOOKS: [Duration; 3] = [Duration::from_millis(1), LATENCY, LATENCY];
 
 /// What the operator that works has to do; nothing while none works.
 pub(crate) type Working = Arc<Mutex<Option<Backlog>>>;
@@ -32,49 +33,72 @@ pub(crate) struct Lookout {
     pub(crate) rehearsal: Rehearsal,
     /// Whether the operator may have something in mind that can't be seen.
     pub(crate) remembers: bool,
-    /// The moments of this run.
+    /// The moments of this run since something went wrong last.
     pub(crate) passed: Vec<u64>,
+    /// How often something had gone wrong by then.
+    pub(crate) struck: usize,
 }
 
 impl Lookout {
     /// Waits until the run has come to a moment of a step from which on it is known how it goes on.
     pub(crate) async fn meet(&mut self, step: usize) {
         loop {
-            self.settle().await;
-            self.wire.look_for_ready();
-            let Some(moment) = self.moment(step) else { continue };
-            if self.wire.knows(moment) {
-                return;
+            self.stir(self.so_far()).await;
+            let mut looks = LOOKS.into_iter();
+            while let Some(pause) = looks.next() {
+                let seen = self.so_far();
+                if timeout(pause, self.stir(seen)).await.is_ok() {
+                    looks = LOOKS.into_iter();
+                    continue;
+                }
+                if self.is_known(step) {
+                    return;
+                }
             }
-            if self.passed.last() != Some(&moment) {
-                self.passed.push(moment);
+            self.wire.look_for_ready();
+        }
+    }
+
+    /// What moves whenever something happens.
+    fn so_far(&self) -> (u64, usize) {
+        (self.server.revision(), self.wire.length())
+    }
+
+    /// Waits until more has happened than was seen, or what was done to the operator is over.
+    async fn stir(&self, seen: (u64, usize)) {
+        while self.so_far() == seen {
+            tokio::select! {
+                biased;
+                () = self.wire.stirred() => {}
+                () = self.server.reached(seen.0 + 1) => {}
+                () = until(self.wire.acting_until()) => return,
             }
         }
     }
 
-    /// Waits until something has moved, and then until nothing does.
-    async fn settle(&self) {
-        let seen = self.server.revision();
-        tokio::select! {
-            biased;
-            () = self.wire.stirred() => {}
-            () = self.server.reached(seen + 1) => {}
-            () = until(self.wire.acting_until()) => {}
+    /// Whether it is known how it goes on from now; if not, this moment is remembered.
+    fn is_known(&mut self, step: usize) -> bool {
+        let Some(moment) = self.moment(step) else { return false };
+        // What comes of the moments before is for runs to say in which no more went wrong.
+        let struck = self.wire.struck().len();
+        if std::mem::replace(&mut self.struck, struck) != struck {
+            self.passed.clear();
         }
-        loop {
-            let before = (self.server.revision(), self.wire.length());
-            sleep(SETTLED).await;
-            if before == (self.server.revision(), self.wire.length()) {
-                return;
-            }
+        if self.wire.knows(moment) {
+            return true;
         }
+        if self.passed.last() != Some(&moment) {
+            self.passed.push(moment);
+        }
+        false
     }
 
     /// The moment of now, if it can be told from all others.
     fn moment(&mut self, step: usize) -> Option<u64> {
+        let stored = self.wire.stored();
         let standing = self.wire.standing()?;
         let mut hasher = DefaultHasher::new();
-        (step, &standing).hash(&mut hasher);
+        (step, &standing, stored).hash(&mut hasher);
         if standing.is_alive {
             if self.remembers {
                 return None;
@@ -86,7 +110,6 @@ impl Lookout {
                 (stats.delayed, stats.failing).hash(&mut hasher);
             }
         }
-        self.wire.stored().hash(&mut hasher);
         for (system, kept) in self.rehearsal.keeps() {
             system.hash(&mut hasher);
             kept.iter().for_each(|(name, value)| (name, value.to_string()).hash(&mut hasher));

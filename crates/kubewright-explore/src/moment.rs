@@ -40,7 +40,7 @@ pub(crate) struct Moments {
 
 type Uid = [u8; UID];
 
-/// The objects of a resource at some revision.
+/// The objects of a resource after its change at some revision.
 struct Resource {
     revision: u64,
     objects: Vec<Arc<Object>>,
@@ -77,8 +77,7 @@ impl Moments {
     /// What stands for everything that is stored.
     pub(crate) fn read(&mut self, snapshot: &Snapshot) -> u64 {
         for resource in snapshot.resources().filter(|resource| !LEFT_OUT.contains(&resource.as_str())) {
-            let objects = snapshot.collection(resource);
-            let revision = objects.revision();
+            let revision = snapshot.changed(resource);
             let before = self.resources.get(resource);
             if before.is_some_and(|before| before.revision == revision) {
                 continue;
@@ -86,6 +85,7 @@ impl Moments {
             for uid in before.into_iter().flat_map(|before| &before.objects).filter_map(|object| object.uid) {
                 self.uids.remove(&uid);
             }
+            let objects = snapshot.collection(resource);
             let objects: Vec<_> = objects.range("", "").map(|stored| self.object(resource, stored)).collect();
             self.uids.extend(objects.iter().filter_map(|object| Some((object.uid?, object.name))));
             self.resources.insert(resource.clone(), Resource { revision, objects });
@@ -106,6 +106,23 @@ impl Moments {
         hasher.finish()
     }
 
+    /// What stands for an event of a resource that somebody has still to be told.
+    pub(crate) fn event(&self, resource: &str, line: &[u8]) -> u64 {
+        let mut scan = self.scan(resource);
+        scan.object(line);
+        scan.hasher.finish()
+    }
+
+    fn scan(&self, resource: &str) -> Scan<'_> {
+        Scan {
+            generated: &self.generated,
+            has_addresses: ADDRESSED.contains(&resource),
+            is_unobserved: resource == UNOBSERVED,
+            hasher: DefaultHasher::new(),
+            named: Vec::new(),
+        }
+    }
+
     fn object(&mut self, resource: &ResourceId, stored: &Arc<Stored>) -> Arc<Object> {
         let known = self.objects.get(resource).and_then(|known| known.get(&*stored.key));
         if let Some(known) = known.filter(|known| known.revision == stored.revision) {
@@ -119,13 +136,7 @@ impl Moments {
             self.generated.insert(stored.name().as_bytes().into(), name.as_bytes().into());
         }
         let name = digest(&[resource.as_str().as_bytes(), stored.namespace().as_bytes(), name.as_bytes()]);
-        let mut scan = Scan {
-            generated: &self.generated,
-            has_addresses: ADDRESSED.contains(&resource.as_str()),
-            is_unobserved: resource.as_str() == UNOBSERVED,
-            hasher: DefaultHasher::new(),
-            named: Vec::new(),
-        };
+        let mut scan = self.scan(resource.as_str());
         name.hash(&mut scan.hasher);
         scan.object(&stored.bytes);
         let Scan { hasher, mut named, .. } = scan;
@@ -282,15 +293,7 @@ mod tests {
 
     /// What stands for an object of a resource.
     fn of(resource: &str, json: &str) -> u64 {
-        let mut scan = Scan {
-            generated: &BTreeMap::new(),
-            has_addresses: ADDRESSED.contains(&resource),
-            is_unobserved: resource == UNOBSERVED,
-            hasher: DefaultHasher::new(),
-            named: Vec::new(),
-        };
-        scan.object(json.as_bytes());
-        scan.hasher.finish()
+        Moments::default().event(resource, json.as_bytes())
     }
 
     #[test]

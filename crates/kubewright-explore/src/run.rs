@@ -257,6 +257,7 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         rehearsal: rehearsal.clone(),
         remembers: (subject.operator)().remembers(),
         passed: Vec::new(),
+        struck: 0,
     };
     let mut run = Run {
         cluster,

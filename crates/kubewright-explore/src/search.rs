@@ -12,6 +12,7 @@ use crate::{
     branch::{Brancher, Choice, Crew, Told, is_late},
     draft::{chain, draft},
     finding::{Finding, Plan, Report},
+    known::Known,
     oracle::{Oracle, Violation},
     plan::Fault,
     run::{Attempt, Outcome, run},
@@ -49,8 +50,9 @@ pub(crate) struct Ground {
     chances: BTreeMap<Fault, usize>,
     /// What each spec comes to if it is the first, as far as that is wanted and allowed.
     pub(crate) fresh: Fresh,
-    /// The moments of the run.
+    /// The moments of the run, and all from which on it is known that all goes well.
     passed: Vec<u64>,
+    known: Known,
 }
 
 /// What specs come to if they are the first.
@@ -63,8 +65,9 @@ impl Ground {
             let known = fresh.iter().find(|(known, _)| known.asks_for_the_same(step));
             known.map(|(_, state)| state.clone())
         };
+        let known = Known::of(&passed);
         let expected = Arc::new(Expected { fresh: steps.iter().map(of_step).collect(), ..expected });
-        Self { steps, noise, expected, trace, sometimes, chances, fresh, passed }
+        Self { steps, noise, expected, trace, sometimes, chances, fresh, passed, known }
     }
 
     /// The plan of the undisturbed run.
@@ -319,8 +322,8 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             (level == Level::Singles).then(|| ground.singles(&self.settings.faults).min(settings.runs));
         let (mut runs, mut again) = (0, Vec::new());
         let crew = Crew::set_out(settings, |way| {
-            let known = ground.passed.iter().copied().collect();
-            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way, known);
+            let (passed, known) = (&ground.passed, ground.known.clone());
+            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way, passed, known);
             trunk(subject, settings, ground, brancher, elects);
         });
         crew.map_err(impossible)?.gather(settings, |one| {
@@ -609,7 +612,8 @@ fn make_again(
     made: &[Told],
     way: std::os::unix::net::UnixDatagram,
 ) {
-    let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way, BTreeSet::new());
+    let nothing = Known::of(&[]);
+    let mut brancher = Brancher::new(Choice::none(), settings.seed, settings.cores, way, &[], nothing);
     brancher.begin();
     let made_again = made.iter().find(|told| brancher.split(&told.faults));
     let Some(before) = made_again else { return brancher.close() };

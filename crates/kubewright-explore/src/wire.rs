@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use self::{deliveries::Watching, judge::Judge, line::Line, rivals::Former};
 pub(crate) use self::{judge::Expected, rivals::identity};
-use self::{judge::Judge, line::Line, rivals::Former};
 use crate::{
     branch::{Brancher, Dice},
     call::Call,
@@ -102,8 +102,9 @@ pub(crate) struct State {
     views: Vec<(ApiServer, bool)>,
     /// Tells what is stored from what was.
     moments: Moments,
-    /// The watches that are open, by start of the operator and resource.
-    watching: BTreeMap<(u64, String), usize>,
+    /// The watches that are open, by start of the operator, and how many there were.
+    watching: BTreeMap<(u64, usize), Watching>,
+    watched: usize,
     /// Something has happened on the line.
     stirred: Arc<Notify>,
     seen: Option<Sight>,
@@ -201,6 +202,7 @@ impl Wire {
             views: vec![(setting.server.fork(), false)],
             moments: Moments::default(),
             watching: BTreeMap::new(),
+            watched: 0,
             stirred: stirred.clone(),
             seen: None,
             counts: BTreeMap::new(),

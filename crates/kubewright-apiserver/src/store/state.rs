@@ -100,6 +100,11 @@ impl Snapshot {
         self.0.tables.keys()
     }
 
+    /// The revision of the last change of one resource; 0 if there never was one.
+    pub fn changed(&self, resource: &ResourceId) -> u64 {
+        self.0.changed(resource)
+    }
+
     /// The objects of one resource.
     pub fn collection(&self, resource: &ResourceId) -> Collection {
         self.0.collection(resource)
@@ -138,6 +143,11 @@ impl State {
 
     pub(super) fn get(&self, resource: &ResourceId, key: &str) -> Option<&Arc<Stored>> {
         self.tables.get(resource)?.objects.get(key)
+    }
+
+    fn changed(&self, resource: &ResourceId) -> u64 {
+        let Some(table) = self.tables.get(resource) else { return 0 };
+        table.history.last().map_or(table.lost, |event| event.revision)
     }
 
     pub(super) fn collection(&self, resource: &ResourceId) -> Collection {

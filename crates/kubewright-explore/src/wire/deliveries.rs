@@ -79,11 +79,16 @@ impl Line {
             return Ok(answer.map(WireBody::Whole));
         }
         let is_primary = call.resource == self.wire.0.primary;
-        *self.wire.state().watching.entry((self.epoch, call.resource.clone())).or_default() += 1;
+        let mut state = self.wire.state();
+        state.watched += 1;
+        let (id, is_old) = ((self.epoch, state.watched), view.is_some());
+        state.watching.insert(id, Watching { is_old, ..Watching::of(&call.resource) });
+        drop(state);
         Ok(answer.map(|body| {
             WireBody::Watch(Box::new(Deliveries {
                 wire: self.wire,
                 epoch: self.epoch,
+                id,
                 resource: call.resource,
                 is_primary,
                 body,
@@ -91,6 +96,7 @@ impl Line {
                 arrived: VecDeque::new(),
                 due: VecDeque::new(),
                 hold: None,
+                read_to: 0,
                 ends: view.map(|view| Box::pin(sleep_until(view.until))),
                 has_ended: false,
                 is_cut_off: false,
@@ -99,10 +105,29 @@ impl Line {
     }
 }
 
+/// A watch that is open, and what it has still to tell.
+#[derive(Default)]
+pub(crate) struct Watching {
+    pub(super) resource: String,
+    /// Whether it shows an older view.
+    pub(super) is_old: bool,
+    pub(super) untold: Vec<Bytes>,
+    /// When that is told, and up to which revision the server was listened to: until then it is not any further.
+    pub(super) until: Option<Instant>,
+    pub(super) read_to: u64,
+}
+
+impl Watching {
+    fn of(resource: &str) -> Self {
+        Self { resource: resource.to_owned(), ..Self::default() }
+    }
+}
+
 /// The events of one watch.
 pub(crate) struct Deliveries {
     wire: Wire,
     epoch: u64,
+    id: (u64, usize),
     resource: String,
     is_primary: bool,
     body: Body,
@@ -112,6 +137,8 @@ pub(crate) struct Deliveries {
     /// What the operator is told next.
     due: VecDeque<Bytes>,
     hold: Option<Hold>,
+    /// The newest revision among what the server has sent.
+    read_to: u64,
     /// When the older view that this shows is over.
     ends: Option<Pin<Box<Sleep>>>,
     /// Whether the server sends nothing more; what has arrived is still delivered.
@@ -126,6 +153,15 @@ enum Hold {
     /// And then only the last event of this object.
     Coalescing(Pin<Box<Sleep>>, String),
     Change(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Hold {
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Time(sleep) | Self::Coalescing(sleep, _) => Some(sleep.deadline()),
+            Self::Change(_) => None,
+        }
+    }
 }
 
 /// An event, as far as it is of interest here.
@@ -146,6 +182,8 @@ struct Object<'l> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata<'l> {
+    #[serde(borrow)]
+    resource_version: Cow<'l, str>,
     #[serde(borrow)]
     name: Cow<'l, str>,
     #[serde(borrow)]
@@ -168,6 +206,17 @@ impl Event<'_> {
 
 impl Deliveries {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let line = self.poll_next(cx);
+        if let Some(watching) = self.wire.state().watching.get_mut(&self.id) {
+            watching.untold.clear();
+            watching.untold.extend(self.due.iter().chain(&self.arrived).cloned());
+            watching.until = self.hold.as_ref().and_then(Hold::deadline);
+            watching.read_to = self.read_to;
+        }
+        line
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if self.wire.is_cut(self.epoch) {
                 return Poll::Pending;
@@ -239,7 +288,12 @@ impl Deliveries {
                     self.partial.extend_from_slice(&data);
                 }
                 while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
-                    self.arrived.push_back(self.partial.split_to(end + 1).freeze());
+                    let line = self.partial.split_to(end + 1).freeze();
+                    let revision = serde_json::from_slice::<Event<'_>>(&line)
+                        .ok()
+                        .and_then(|event| event.object.metadata.resource_version.parse().ok());
+                    self.read_to = self.read_to.max(revision.unwrap_or(0));
+                    self.arrived.push_back(line);
                 }
                 if self.hold.is_none() {
                     self.hold = Some(Hold::Time(Box::pin(sleep(LATENCY))));
@@ -355,9 +409,7 @@ impl Deliveries {
 
 impl Drop for Deliveries {
     fn drop(&mut self) {
-        if let Some(open) = self.wire.state().watching.get_mut(&(self.epoch, self.resource.clone())) {
-            *open -= 1;
-        }
+        self.wire.state().watching.remove(&self.id);
         if let Some(Hold::Change(_)) = self.hold {
             self.wire.state().held -= 1;
         }

@@ -3,15 +3,17 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
 };
 
 use kubewright_apiserver::ApiServer;
 use tokio::time::Instant;
 
-use super::{State, Wire};
+use super::{State, Wire, deliveries::Watching};
 use crate::{
     branch::Brancher,
     plan::{Fault, Planned},
+    state::resource_id,
     trace::What,
 };
 
@@ -20,8 +22,8 @@ use crate::{
 pub(crate) struct Standing {
     /// Whether it runs.
     pub(crate) is_alive: bool,
-    /// The watches that it has open.
-    watches: Vec<(String, usize)>,
+    /// The watches that it has open, what each has still to tell, and how soon.
+    watches: Vec<(String, Vec<u64>, Option<Duration>)>,
     /// What it sees instead of the present.
     view: Option<(u64, bool)>,
     /// Whether it is started again only after the next change.
@@ -32,6 +34,9 @@ pub(crate) struct Standing {
     later: Vec<String>,
     /// The faults that are not over yet, and what they have struck where that matters.
     faults: Vec<(Fault, Option<String>)>,
+    /// The writes that came to nothing, and what the resource was said to be by who could not know.
+    undone: Vec<String>,
+    claimed_blindly: Option<i64>,
 }
 
 impl Wire {
@@ -47,7 +52,8 @@ impl Wire {
         !state.struck.is_empty() && state.dice.is_none() && state.brancher.as_ref().is_some_and(knows)
     }
 
-    /// What is the case on the line, if that can be told: not while events are held back, or somebody else leads.
+    /// What is the case on the line, if that can be told: not while events are held back or not listened to, or somebody
+    /// else leads.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let (state, now) = (self.state(), Instant::now());
         let is_down = state.down_since.is_some();
@@ -56,7 +62,22 @@ impl Wire {
         if state.held > usize::from(is_down) || !is_undisturbed || is_parted {
             return None;
         }
-        let own = state.watching.iter().filter(|((epoch, _), open)| *epoch == state.epoch && **open > 0);
+        let own =
+            || state.watching.iter().filter(|((epoch, _), _)| *epoch == state.epoch).map(|(_, one)| one);
+        let snapshot = self.0.server.snapshot();
+        let is_behind = |one: &Watching| {
+            let newest = || snapshot.changed(&resource_id(&one.resource));
+            one.until.is_some() && !one.is_old && one.read_to < newest()
+        };
+        if own().any(is_behind) {
+            return None;
+        }
+        let watch = |one: &Watching| {
+            let untold = one.untold.iter().map(|line| state.moments.event(&one.resource, line)).collect();
+            (one.resource.clone(), untold, one.until.map(|until| until.saturating_duration_since(now)))
+        };
+        let mut watches: Vec<_> = own().map(watch).collect();
+        watches.sort();
         let is_to_come = |(_, until): &(&String, &Instant)| now < **until;
         let calls = |calls: &BTreeMap<String, Instant>| -> Vec<String> {
             calls.iter().filter(is_to_come).map(|(call, _)| call.clone()).collect()
@@ -64,13 +85,15 @@ impl Wire {
         let is_acting = |_: &&(Planned, Instant)| now < state.acting_until;
         Some(Standing {
             is_alive: state.is_connected,
-            watches: own.map(|((_, resource), open)| (resource.clone(), *open)).collect(),
+            watches,
             view: state.view.as_ref().map(|view| (view.server.revision(), view.only.is_some())),
             is_down,
             is_slow: state.slow_until.is_some_and(|until| now < until),
             refused: calls(&state.outages),
             later: calls(&state.pauses),
             faults: state.struck.iter().filter(is_acting).map(|(planned, _)| acting(planned)).collect(),
+            undone: state.undone.iter().cloned().collect(),
+            claimed_blindly: state.claimed_blindly,
         })
     }
 }
