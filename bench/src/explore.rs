@@ -1,7 +1,10 @@
 //! What an exploration costs: how many runs a core makes in a second, how long all faults of a larger operator take, and
-//! that memory does not grow with the runs.
+//! that memory does not grow, however many runs are made.
 
-use std::io::{Write as _, stderr};
+use std::{
+    io::{Write as _, stderr},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
@@ -18,8 +21,11 @@ use crate::{Result, measure::Measure, peer::resident, progress};
 type Make = fn() -> Operator;
 
 const CHILDREN: usize = 10;
-/// How many runs are made before memory is looked at for the first time.
-const FIRST_RUNS: usize = 200;
+/// How many runs are made before memory is looked at for the first time, and how many in all.
+const FIRST_RUNS: usize = 1_000;
+const MANY_RUNS: usize = 100_000;
+/// How long these may take.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// A resource with ten children.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
@@ -66,12 +72,8 @@ pub(crate) fn run() -> Result<Vec<Measure>> {
         Step::delete("delete"),
     ];
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut memory = (0.0, 0.0);
     let exploration = explore(myweb_operator::operator).sample(myweb_operator::SAMPLE).steps(steps);
-    let (report, seconds) = survived(exploration, |progress| match progress.runs {
-        FIRST_RUNS => memory.0 = own_memory(),
-        _ => memory.1 = own_memory(),
-    })?;
+    let (report, seconds) = survived(exploration, |_| {})?;
     let rate = report.runs as f64 / seconds / cores as f64;
     progress("explore: ten children");
     let (_, all) = survived(explore(brood).sample(BROOD), |_| {})?;
@@ -82,9 +84,36 @@ pub(crate) fn run() -> Result<Vec<Measure>> {
         Measure::less_is_better("explore: all single faults of an operator with ten children", "s")
             .reaching(20.0)
             .with(vec![all], Vec::new()),
-        Measure::less_is_better("explore: memory at the end, compared with the first runs", "×")
+    ])
+}
+
+/// Makes very many runs, with up to two faults, and looks at what the process that directs them grows by.
+pub(crate) fn endurance() -> Result<Vec<Measure>> {
+    progress(&format!("explore: {MANY_RUNS} runs"));
+    let mut memory = (0.0, 0.0);
+    let exploration = explore(brood).sample(BROOD).level(Level::Pairs).runs(MANY_RUNS).time(LONGEST);
+    let (report, seconds) = survived(exploration, |at| match at.runs {
+        FIRST_RUNS => memory.0 = own_memory(),
+        runs if runs % FIRST_RUNS == 0 => {
+            memory.1 = own_memory();
+            if runs % (10 * FIRST_RUNS) == 0 {
+                progress(&format!("explore: {runs} runs"));
+            }
+        }
+        _ => {}
+    })?;
+    if report.runs < MANY_RUNS {
+        return Err(format!("only {} runs were made", report.runs).into());
+    }
+    Ok(vec![
+        Measure::less_is_better("explore: memory after 100,000 runs, compared with 1,000", "×")
             .reaching(1.05)
             .with(vec![memory.1 / memory.0], Vec::new()),
+        Measure::less_is_better(
+            "explore: 100,000 runs of an operator with ten children, up to two faults each",
+            "s",
+        )
+        .with(vec![seconds], Vec::new()),
     ])
 }
 

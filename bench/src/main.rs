@@ -96,6 +96,8 @@ enum Part {
     Explore,
     /// Explorations of all operators of this repository, some minutes
     Explorations,
+    /// An exploration of 100,000 runs, some minutes
+    Endurance,
     /// A whole cluster
     Cluster,
     /// The same operator, written with something else
@@ -142,6 +144,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if wants(Part::Explorations) {
         measures.push(explore::all_operators()?);
+    }
+    if wants(Part::Endurance) {
+        measures.extend(explore::endurance()?);
     }
     if wants(Part::Cluster) {
         measures.extend(cluster::run(&arguments.server, rounds)?);

@@ -493,6 +493,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_run_that_more_may_befall_goes_on_until_it_has_recovered() {
+        let (way, _) = UnixDatagram::pair().unwrap();
+        let choice = Choice { chances: vec![1.0, 1.0], ..Choice::none() };
+        let mut brancher = Brancher::new(choice, 1, 1, way, &[1], Known::of(&[1, 2]));
+        let knows = |brancher: &Brancher| [1, 2, 3].map(|moment| brancher.knows(moment));
+        brancher.depth = 1;
+        assert_eq!(
+            knows(&brancher),
+            [true, false, false],
+            "only the undisturbed run has nothing to recover from"
+        );
+        brancher.depth = 2;
+        assert_eq!(knows(&brancher), [true, true, false], "nothing more befalls it");
+        brancher.depth = 1;
+        brancher.close();
+        assert_eq!(knows(&brancher), [true, true, false], "nothing more does now");
+    }
+
+    #[test]
     fn every_part_gets_its_share() {
         let mut random = fastrand::Rng::with_seed(1);
         for (chance, of) in [(0.1, 1_000), (0.03, 1_000), (1.0, 50), (0.7, 1_000), (0.0101, 99)] {

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::{
     Error,
-    scenario::{Draft, Step, asking},
+    edits::Edits,
+    scenario::{Step, asking},
     subject::Subject,
 };
 
@@ -25,8 +26,8 @@ pub(crate) fn draft(subject: &Subject) -> Result<Vec<Step>, Error> {
         if let Err(why) = definition.apply(&sample).await {
             return Err(Error::new(format!("the sample is refused: {why}")));
         }
-        let draft = Draft::of(&sample, &subject.schema);
-        Ok(draft.steps(&sample, async |spec| definition.check(spec).await.is_ok()).await)
+        let edits = Edits::of(&sample, &subject.schema);
+        Ok(edits.steps(&sample, async |spec| definition.check(spec).await.is_ok()).await)
     })
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn chain(subject: &Subject, seed: u64) -> Result<Vec<Step>, Error> {
         definition.apply(&sample).await.map_err(|why| Error::new(format!("the sample is refused: {why}")))?;
         let (mut steps, mut spec) = (vec![Step::apply("create", sample.clone())], sample.clone());
         for link in 1..=LINKS {
-            let mut candidates = Draft::of(&spec, &subject.schema).all(&spec);
+            let mut candidates = Edits::of(&spec, &subject.schema).all(&spec);
             random.shuffle(&mut candidates);
             for candidate in candidates {
                 if candidate != spec && definition.apply(&candidate).await.is_ok() {

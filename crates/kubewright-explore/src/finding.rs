@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    ground::Ground,
     html,
     oracle::{Oracle, Violation},
     plan::Planned,
     scenario::Step,
-    search::Ground,
     subject::Subject,
     timeline::{Row, side_by_side},
     trace::Entry,

@@ -5,10 +5,11 @@
 //! one seed. So the same [plan](Planned) gives the same run, and a run takes hundredths of a second: every single fault can be
 //! tried at every single step. All it needs is the operator and a sample of its resource.
 //!
-//! - `scenario`, `draft`: what a user does with the resource
+//! - `scenario`, `draft`, `edits`: what a user does with the resource
 //! - `wire`: the line between operator and server, on which things go wrong
 //! - `branch`, `code`: a run goes two ways wherever a fault may strike
 //! - `run`, `supervisor`: one run, from its beginning to its end
+//! - `ground`: the undisturbed run, and what of it is chance
 //! - `lookout`, `moment`, `known`: where a run comes to what is known, and ends early
 //! - `state`: what a cluster comes to, without what differs from run to run
 //! - `oracle`, `readiness`, `secrets`: what must hold
@@ -21,7 +22,9 @@ mod call;
 mod code;
 mod command;
 mod draft;
+mod edits;
 mod finding;
+mod ground;
 mod html;
 mod known;
 mod logs;

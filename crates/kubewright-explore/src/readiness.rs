@@ -1,4 +1,5 @@
-//! Whether a resource that says it is ready is: its own workloads have to be.
+//! Whether a resource that says it is ready is: its own workloads have to be, and its own custom resources must not say that
+//! they are not.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,8 @@ const WORKLOADS: [&str; 4] = ["deployments.apps", "statefulsets.apps", "daemonse
 /// What comes to an end: only who has nothing else is ready with it, and it may well be running until then.
 const TASKS: &str = "jobs.batch";
 const RUNNING: &str = "Running";
+/// Where custom resources are defined: the names of these are those of their resources.
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// A workload that is not ready although its resource says so.
 pub(crate) struct Unready {
@@ -36,10 +39,11 @@ impl Subject {
         let resource: Value = serde_json::from_slice(&resource.bytes).ok()?;
         let said = said_to_be_well(&resource)?;
         let owner = resource["metadata"]["uid"].as_str()?;
-        let mut workloads = owned(snapshot, owner, &WORKLOADS);
+        let mut workloads = owned(snapshot, owner, WORKLOADS.map(str::to_owned));
         if workloads.is_empty() && !said.ends_with(RUNNING) {
-            workloads = owned(snapshot, owner, &[TASKS]);
+            workloads = owned(snapshot, owner, [TASKS.to_owned()]);
         }
+        workloads.extend(owned(snapshot, owner, custom(snapshot)));
         let (kind, key, child) = workloads.into_iter().find(|(kind, _, child)| !is_ready(kind, child))?;
         Some(Unready {
             seen: format!("{} says {said}, but its {kind} {key} is not ready", self.object_name()),
@@ -51,29 +55,39 @@ impl Subject {
 /// The UIDs of all workloads that are ready.
 pub(crate) fn ready_workloads(snapshot: &Snapshot) -> BTreeSet<String> {
     let mut ready = BTreeSet::new();
-    for kind in WORKLOADS.into_iter().chain([TASKS]) {
-        for stored in snapshot.collection(&resource_id(kind)).range("", "") {
+    for kind in WORKLOADS.into_iter().chain([TASKS]).map(str::to_owned).chain(custom(snapshot)) {
+        for stored in snapshot.collection(&resource_id(&kind)).range("", "") {
             let child: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
             let uid = child["metadata"]["uid"].as_str().map(str::to_owned);
-            ready.extend(uid.filter(|_| is_ready(kind, &child)));
+            ready.extend(uid.filter(|_| is_ready(&kind, &child)));
         }
     }
     ready
 }
 
 /// The objects of some kinds that belong to an owner, with their kinds and keys.
-fn owned(snapshot: &Snapshot, owner: &str, kinds: &[&'static str]) -> Vec<(&'static str, String, Value)> {
+fn owned(
+    snapshot: &Snapshot,
+    owner: &str,
+    kinds: impl IntoIterator<Item = String>,
+) -> Vec<(String, String, Value)> {
     let mut owned = Vec::new();
     for kind in kinds {
-        for stored in snapshot.collection(&resource_id(kind)).range("", "") {
+        for stored in snapshot.collection(&resource_id(&kind)).range("", "") {
             let child: Value = serde_json::from_slice(&stored.bytes).unwrap_or_default();
             let owners = child["metadata"]["ownerReferences"].as_array();
             if owners.into_iter().flatten().any(|one| one["uid"] == owner) {
-                owned.push((*kind, stored.key.to_string(), child));
+                owned.push((kind.clone(), stored.key.to_string(), child));
             }
         }
     }
     owned
+}
+
+/// The kinds of custom resources.
+fn custom(snapshot: &Snapshot) -> Vec<String> {
+    let definitions = snapshot.collection(&resource_id(DEFINITIONS));
+    definitions.range("", "").map(|definition| definition.name().to_owned()).collect()
 }
 
 /// How a resource says that all is well, if it does.
@@ -103,8 +117,19 @@ fn is_ready(kind: &str, child: &Value) -> bool {
                 && is_observed()
         }
         TASKS => is_true(child, "Complete"),
-        _ => is_true(child, "Ready") || status["phase"] == "Succeeded",
+        "pods" => is_true(child, "Ready") || status["phase"] == "Succeeded",
+        // Of a custom resource only what it says itself is known.
+        _ => {
+            WELL.into_iter().any(|name| is_true(child, name))
+                || !WELL.into_iter().any(|name| has(child, name))
+        }
     }
+}
+
+/// Whether an object has a condition, whichever way it is.
+fn has(object: &Value, condition: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == condition)
 }
 
 /// Whether a condition of an object is true.

@@ -6,9 +6,10 @@ use crate::{
     Settings,
     branch::is_late,
     finding::Plan,
+    ground::{Ground, undisturbed},
     oracle::Oracle,
     run::Outcome,
-    search::{Ground, replay, undisturbed},
+    search::replay,
     subject::Subject,
 };
 

@@ -182,6 +182,56 @@ fn how_often_the_cluster_counts_that_daemons_were_changed_does_not_matter() {
     explore(|| daemons(Done::Right)).sample(SAMPLE).faults(deleted).run().assert_survived();
 }
 
+/// A part of a gadget, which somebody else looks after.
+#[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[kube(group = "bugs.example.com", version = "v1", kind = "Part", namespaced, status = "GadgetStatus")]
+pub(crate) struct PartSpec {
+    pub image: String,
+}
+
+struct Assembles(Done);
+
+impl Reconciler<Gadget> for Assembles {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let mut part = Part::new("", PartSpec { image: gadget.spec.text.clone() });
+        part.metadata = child_meta(gadget, "");
+        let part = cx.apply(part).await?;
+        let status = part.status.clone().unwrap_or_default();
+        let is_ready = status.observed_generation == part.metadata.generation
+            && status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
+        cx.status(said(is_ready || self.0 == Done::Wrong)).await?;
+        Ok(Next::on_change())
+    }
+}
+
+struct Runs;
+
+impl Reconciler<Part> for Runs {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, part: &Part, cx: &Context<Part>) -> Result<Next> {
+        let set = cx.apply(stateful_set(part, &part.spec.image)).await?;
+        cx.status(said(is_complete(&set))).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn what_consists_of_a_custom_resource_is_said_to_be_ready_before_that() {
+    let operator = |done| {
+        let gadgets = Controller::of::<Gadget>().owns::<Part>();
+        let parts = Controller::of::<Part>().owns::<StatefulSet>();
+        Operator::new("gadget-operator").controller(gadgets.run(Assembles(done))).controller(parts.run(Runs))
+    };
+    is_found(operator, SAMPLE, &[Oracle::Status]);
+}
+
 #[test]
 fn what_was_refused_is_said_to_be_done() {
     let wrong: Doing = |gadget, cx| Box::pin(boast(gadget, cx, Done::Wrong));
