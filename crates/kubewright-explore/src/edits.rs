@@ -69,6 +69,10 @@ impl Edits {
     fn look(&mut self, value: &Value, schema: &Value, at: &mut String) {
         let field = at.rsplit('/').next().unwrap_or_default().to_lowercase();
         if is_let_be(&field) {
+            // Who is named need not be named any more.
+            if names_another(&field) && value.as_array().is_some_and(|entries| !entries.is_empty()) {
+                self.drops.push(Edit::drop(format!("{at}/0")));
+            }
             return;
         }
         match value {
@@ -575,6 +579,16 @@ mod tests {
             "without": {"list": ["b"], "one": {"x": 1}},
         });
         assert_eq!(drafted(&sample, &schema, allows).await, expected);
+    }
+
+    #[tokio::test]
+    async fn who_is_named_need_not_be_named_any_more() {
+        let schema = json!({
+            "properties": {"namespaces": {"type": "array", "items": {"type": "string"}}},
+            "required": ["namespaces"],
+        });
+        let expected = json!({"without": {"namespaces": ["b"]}});
+        assert_eq!(drafted(&json!({"namespaces": ["a", "b"]}), &schema, |_| true).await, expected);
     }
 
     #[test]

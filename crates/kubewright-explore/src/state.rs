@@ -234,8 +234,12 @@ pub(crate) fn normalise(object: &mut Value, resource: &str) {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             COUNTERS.iter().for_each(|counter| drop(annotations.remove(*counter)));
         }
-        for owner in metadata.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten() {
-            owner.as_object_mut().map(|owner| owner.remove("uid"));
+        if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            owners.iter_mut().filter_map(Value::as_object_mut).for_each(|owner| drop(owner.remove("uid")));
+            owners.sort_by_cached_key(Value::to_string);
+        }
+        if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+            finalizers.sort_by_cached_key(Value::to_string);
         }
     }
     if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {

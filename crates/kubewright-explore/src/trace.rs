@@ -111,6 +111,7 @@ pub(crate) fn digest_of(resource: &str, parts: &[&[u8]]) -> u64 {
 /// The beginning of PEM, as it is and in base64.
 const PEM: [&[u8]; 2] = [b"-----BEGIN", b"LS0tLS1CRUdJTi"];
 
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+/// Where some bytes are in others.
+pub(crate) fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }

@@ -18,7 +18,11 @@ use std::{
 };
 
 use kube::Client;
-use kubewright_apiserver::{ApiServer, auth::UserInfo, store::Snapshot};
+use kubewright_apiserver::{
+    ApiServer,
+    auth::UserInfo,
+    store::{Snapshot, Stored},
+};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
@@ -34,7 +38,7 @@ use crate::{
     oracle::{Oracle, Violation},
     plan::{Fault, Planned, Point},
     readiness::{Unready, ready_workloads},
-    state::Noise,
+    state::{Noise, resource_id},
     subject::Demands,
     trace::{Entry, What},
     world::World,
@@ -476,6 +480,12 @@ impl Wire {
         let state = self.state();
         let at = state.views.len().checked_sub(changes + 1)?;
         state.views.get(at).cloned()
+    }
+
+    /// An object as it was before the operator was there, if it was.
+    pub(crate) fn original(&self, resource: &str, key: &str) -> Option<Arc<Stored>> {
+        let (server, _) = self.state().views.first()?.clone();
+        server.snapshot().collection(&resource_id(resource)).get(key).cloned()
     }
 
     /// Whether there was no end of calls.

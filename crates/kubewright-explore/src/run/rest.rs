@@ -1,7 +1,9 @@
 //! How a step ends, and what must hold then: all is where it should be, or where it is known how it goes on, and stays there.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use kubewright_apiserver::store::Stored;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{AFTERWARDS, LOOK, PATIENCE, Run, outside};
@@ -9,7 +11,8 @@ use crate::{
     lookout::Lookout,
     oracle::Oracle,
     secrets,
-    state::{Difference, OUTSIDE, State},
+    state::{Difference, OUTSIDE, State, normalise, resource_id},
+    trace::find,
     wire::LATENCY,
     world::World,
 };
@@ -21,6 +24,8 @@ const REST: Duration = Duration::from_secs(65);
 /// How long nothing may be written once all is well, in a disturbed run and in one that was not.
 const QUIET: Duration = Duration::from_secs(60);
 const LONG_QUIET: Duration = Duration::from_secs(3 * 60);
+/// What a Deployment says that has missed the deadline of its progress.
+const MISSED: &[u8] = br#""reason":"ProgressDeadlineExceeded""#;
 
 /// How a step ends.
 pub(super) enum Rest {
@@ -175,13 +180,26 @@ impl Run<'_> {
         if is_gone {
             let touched = self.wire.state().touched.clone();
             let is_outside = |key: &str| key.starts_with(OUTSIDE) && !self.outside.contains(key);
-            let mut names = state.objects().map(|(key, _)| key.to_owned());
-            let left = names.find(|key| touched.contains(key) || is_outside(key));
-            if let Some(left) = left {
+            let is_left = |key: &str, now: &Value| {
+                touched.contains(key) && !self.is_as_before(key, now) || is_outside(key)
+            };
+            let left = state.objects().find(|(key, now)| is_left(key, now));
+            if let Some((left, _)) = left {
                 let step = self.step_name(at);
                 self.violate(Oracle::Leaks, format!("at the end of step `{step}`, {left} is left"));
             }
         }
+    }
+
+    /// Whether an object was there before the operator, and is as it was.
+    fn is_as_before(&self, name: &str, now: &Value) -> bool {
+        let original = name.split_once(' ').and_then(|(resource, key)| {
+            let original = self.wire.original(resource, key)?;
+            let mut original = serde_json::from_slice(&original.bytes).ok()?;
+            normalise(&mut original, resource);
+            Some(original)
+        });
+        original.as_ref() == Some(now)
     }
 
     pub(super) fn look_for_secrets(&mut self) {
@@ -197,10 +215,13 @@ impl Run<'_> {
         let began = Instant::now();
         let quiet = if self.expected.is_some() { QUIET } else { LONG_QUIET };
         loop {
-            let before = self.writes();
+            let (before, late) = (self.writes(), self.late());
             sleep(quiet).await;
             if self.writes() == before {
                 return;
+            }
+            if self.late() != late {
+                continue;
             }
             if self.expected.is_none() || began.elapsed() > PATIENCE {
                 return self.has_written_since(before, "with time");
@@ -211,6 +232,7 @@ impl Run<'_> {
     /// Whether the operator stays at rest: with time, at a resync, and after a restart.
     pub(super) async fn verify(&mut self) {
         self.wire.disarm();
+        let late = self.late();
         self.fall_silent().await;
         let before = self.writes();
         self.operator.resync();
@@ -228,6 +250,9 @@ impl Run<'_> {
         if self.expected.is_none() && left > 0 {
             self.violate(Oracle::Budget, format!("a restart leaves {left} of the operator's tasks behind"));
         }
+        if self.late() != late {
+            return;
+        }
         let (state, at) = (self.read(), self.states.len() - 1);
         let expected = self.expected.as_ref();
         let wanted = expected.and_then(|expected| expected.states.get(at)).unwrap_or(&self.states[at]);
@@ -239,6 +264,14 @@ impl Run<'_> {
                 format!("all was well after step `{step}`, but then {difference}"),
             );
         }
+    }
+
+    /// How many Deployments have missed the deadline of their progress: that is minutes after all has come to rest, and whoever
+    /// tells of it does so of his own accord.
+    fn late(&self) -> usize {
+        let all = self.cluster.server().snapshot().collection(&resource_id("deployments.apps"));
+        let is_late = |stored: &&Arc<Stored>| find(&stored.bytes, MISSED).is_some();
+        all.range("", "").filter(is_late).count()
     }
 
     /// How often the operator has changed something, or failed to.

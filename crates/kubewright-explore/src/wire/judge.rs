@@ -320,6 +320,12 @@ impl Judge {
         {
             return;
         }
+        // What belongs to somebody else is for its own status to tell of.
+        let owners = Named::of(told).metadata.owner_references;
+        let is_of_primary = |owner: &Owner| state.seen.as_ref().is_some_and(|(uid, ..)| owner.uid == *uid);
+        if !owners.is_empty() && !owners.iter().any(is_of_primary) {
+            return;
+        }
         if changes(before, told) {
             let seen = format!("the resource was said to be as asked for, and only then came: {call}");
             state.violate(Oracle::Status, seen);
@@ -369,6 +375,13 @@ struct Name {
     namespace: String,
     generate_name: String,
     deletion_timestamp: Option<String>,
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Owner {
+    uid: String,
 }
 
 impl Named {

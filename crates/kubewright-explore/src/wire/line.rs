@@ -326,8 +326,10 @@ impl Line {
         if call.is_told() {
             return Vec::new();
         }
-        // A claim that is used stays until it is not, whoever deletes it.
-        let is_child = self.is_child(call) && call.resource != "persistentvolumeclaims";
+        // A claim that is used stays until it is not, whoever deletes it; and what was there before is nobody's child.
+        let original = || self.wire.original(&call.resource, &call.key()?);
+        let is_child =
+            self.is_child(call) && call.resource != "persistentvolumeclaims" && original().is_none();
         let makes = call.makes();
         let may_befall = |fault: &Fault| match fault {
             Fault::Conflict => call.verb != "create",

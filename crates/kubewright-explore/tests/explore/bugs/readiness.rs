@@ -201,9 +201,9 @@ impl Reconciler<Gadget> for Assembles {
         part.metadata = child_meta(gadget, "");
         let part = cx.apply(part).await?;
         let status = part.status.clone().unwrap_or_default();
-        let is_ready = status.observed_generation == part.metadata.generation
-            && status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
-        cx.status(said(is_ready || self.0 == Done::Wrong)).await?;
+        let is_so = |one: &Condition| one.type_ == "Ready" && (one.status == "True" || self.0 == Done::Wrong);
+        let is_ready = status.conditions.iter().any(is_so);
+        cx.status(said(is_ready && status.observed_generation == part.metadata.generation)).await?;
         Ok(Next::on_change())
     }
 }

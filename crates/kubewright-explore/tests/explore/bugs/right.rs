@@ -5,7 +5,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use kubewright::{Verb, prelude::*, workload::child_meta};
-use kubewright_explore::{Fault, explore};
+use kubewright_explore::{Fault, Step, explore};
 use serde_json::json;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     gadgets::pod,
     readiness::{ENGINE, Engine, EngineStatus, stateful_set},
 };
-use crate::gadget::{Gadget, SAMPLE, text};
+use crate::gadget::{Gadget, GadgetStatus, SAMPLE, text};
 
 /// It survives some of everything that may go wrong, and all of what it was once accused after.
 fn survives(operator: fn() -> Operator, sample: &str, accused_after: &[Fault]) {
@@ -52,6 +52,39 @@ impl Reconciler<Gadget> for ByHand {
         }
         Err(Error::new("somebody is always faster"))
     }
+}
+
+/// Tells of how its Deployment gets on, also when that gives up after minutes.
+struct Reports;
+
+impl Reconciler<Gadget> for Reports {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let deployment = cx.apply(workload::deployment(gadget, 1, pod(&gadget.spec.text))).await?;
+        let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let mut reasons = conditions.filter(|one| one.type_ == "Progressing");
+        let note = reasons.next().and_then(|one| one.reason.clone());
+        cx.status(GadgetStatus { note, ..GadgetStatus::default() }).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn a_deployment_gives_up_when_its_time_is_over() {
+    let operator = || {
+        let controller = Controller::of::<Gadget>().owns::<Deployment>();
+        Operator::new("gadget-operator").controller(controller.run(Reports))
+    };
+    let never_ready = || json!({"text": "kubewright.invalid/never-ready:1"});
+    let again = |step: u8| {
+        Step::apply(format!("again {step}"), never_ready()).labelled("example.com/step", step.to_string())
+    };
+    let steps = [Step::apply("create", json!({"text": "nginx:1"})), Step::apply("break", never_ready())];
+    let steps = steps.into_iter().chain((1..=4).map(again));
+    explore(operator).sample(SAMPLE).steps(steps).runs(SOME).run().assert_survived();
 }
 
 #[test]
