@@ -162,6 +162,8 @@ struct Run<'a> {
     expected: Option<Arc<Expected>>,
     logs: Logs,
     states: Vec<State>,
+    /// How many Deployments had missed their deadline when the last step came to its end.
+    late: usize,
     rehearsal: Rehearsal,
     /// What was outside of the cluster before.
     outside: BTreeSet<String>,
@@ -253,6 +255,7 @@ async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
         expected,
         logs,
         states,
+        late: 0,
         rehearsal,
         outside,
         secrets: BTreeSet::new(),

@@ -76,6 +76,7 @@ impl Run<'_> {
             self.look(&state, at);
         }
         self.states.push(state);
+        self.late = self.late();
         Rest::Reached
     }
 
@@ -232,7 +233,6 @@ impl Run<'_> {
     /// Whether the operator stays at rest: with time, at a resync, and after a restart.
     pub(super) async fn verify(&mut self) {
         self.wire.disarm();
-        let late = self.late();
         self.fall_silent().await;
         let before = self.writes();
         self.operator.resync();
@@ -250,7 +250,7 @@ impl Run<'_> {
         if self.expected.is_none() && left > 0 {
             self.violate(Oracle::Budget, format!("a restart leaves {left} of the operator's tasks behind"));
         }
-        if self.late() != late {
+        if self.late() != self.late {
             return;
         }
         let (state, at) = (self.read(), self.states.len() - 1);

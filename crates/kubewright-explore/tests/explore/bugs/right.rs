@@ -54,6 +54,8 @@ impl Reconciler<Gadget> for ByHand {
     }
 }
 
+const ATTEMPT: &str = "example.com/attempt";
+
 /// Tells of how its Deployment gets on, also when that gives up after minutes.
 struct Reports;
 
@@ -66,7 +68,8 @@ impl Reconciler<Gadget> for Reports {
         let deployment = cx.apply(workload::deployment(gadget, 1, pod(&gadget.spec.text))).await?;
         let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut reasons = conditions.filter(|one| one.type_ == "Progressing");
-        let note = reasons.next().and_then(|one| one.reason.clone());
+        let reason = reasons.next().and_then(|one| one.reason.clone());
+        let note = Some(format!("{:?} {reason:?}", gadget.labels().get(ATTEMPT)));
         cx.status(GadgetStatus { note, ..GadgetStatus::default() }).await?;
         Ok(Next::on_change())
     }
@@ -79,11 +82,12 @@ fn a_deployment_gives_up_when_its_time_is_over() {
         Operator::new("gadget-operator").controller(controller.run(Reports))
     };
     let never_ready = || json!({"text": "kubewright.invalid/never-ready:1"});
-    let again = |step: u8| {
-        Step::apply(format!("again {step}"), never_ready()).labelled("example.com/step", step.to_string())
-    };
-    let steps = [Step::apply("create", json!({"text": "nginx:1"})), Step::apply("break", never_ready())];
-    let steps = steps.into_iter().chain((1..=4).map(again));
+    let steps = [
+        Step::apply("create", json!({"text": "nginx:1"})),
+        Step::apply("break", never_ready()),
+        // Its time is over in the minutes of quiet after this.
+        Step::apply("try again", never_ready()).labelled(ATTEMPT, "second"),
+    ];
     explore(operator).sample(SAMPLE).steps(steps).runs(SOME).run().assert_survived();
 }
 
