@@ -125,6 +125,15 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
+    /// About how many runs that is, if there are so many with one fault.
+    pub(crate) fn about(&self, singles: usize) -> usize {
+        let runs = match self.chances[..] {
+            [chance] => (singles as f64 * chance) as usize,
+            _ => usize::MAX,
+        };
+        runs.min(self.most)
+    }
+
     /// None.
     pub(crate) fn none() -> Self {
         Self {
@@ -381,8 +390,6 @@ impl Apart {
             None => {
                 alarm(0);
                 lead_group();
-                #[cfg(target_os = "linux")]
-                crate::code::enlarge();
                 let run = || {
                     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                     exit(ended.is_err().into())
@@ -491,6 +498,16 @@ fn wait() -> Option<(i32, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_told_before_about_how_many_runs_there_will_be() {
+        let about = |chances: &[f64], most: usize| {
+            Choice { chances: chances.to_vec(), most, ..Choice::none() }.about(1_000)
+        };
+        assert_eq!(about(&[0.05], usize::MAX), 50, "some of the single ones");
+        assert_eq!(about(&[1.0], 60), 60, "no more than are wanted");
+        assert_eq!(about(&[0.05, 0.05], 2_000), 2_000, "nobody knows how many pairs there are");
+    }
 
     #[test]
     fn a_run_that_more_may_befall_goes_on_until_it_has_recovered() {

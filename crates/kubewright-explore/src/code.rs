@@ -2,6 +2,7 @@
 //!
 //! A child has to be told, or asks for, each page of the files that its parent has mapped: thousands of small ones, for
 //! something that runs for some milliseconds. So what is read and executed is put into large pages, at the same addresses.
+//! That takes a copy of it, which only pays for many children.
 
 use std::fs;
 
@@ -9,8 +10,8 @@ use std::fs;
 const LARGE: usize = 2 << 20;
 const MOST: usize = 256 << 20;
 
-/// Puts the code and the constants of this process into large pages. It must have no other thread. If the system does not
-/// allow it, all stays as it is, and children take longer.
+/// Puts the code and the constants of this process into large pages. Nobody writes to them, and whoever executes them does not
+/// notice. If the system does not allow it, all stays as it is, and children take longer.
 pub(crate) fn enlarge() {
     let large = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if large.contains("[always]") || large.contains("[madvise]") {

@@ -32,7 +32,7 @@ impl Known {
 
     pub(crate) fn has(&self, moment: u64) -> bool {
         let mut places = self.places(moment).map(|place| place.load(Ordering::Relaxed));
-        places.find(|known| matches!(*known, FREE) || *known == moment) == Some(moment)
+        places.find(|known| matches!(*known, FREE) || *known == moment).is_some_and(|known| known != FREE)
     }
 
     pub(crate) fn add(&self, moments: &[u64]) {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_was_told_is_known() {
         let known = Known::of(&[7]);
-        assert!(known.has(7) && !known.has(8));
+        assert!(known.has(7) && !known.has(8) && !known.has(FREE));
         // Those that belong into the same place.
         let alike: Vec<u64> = (0..2 * NEIGHBOURS as u64).map(|at| 7 + at * PLACES as u64).collect();
         known.add(&alike);

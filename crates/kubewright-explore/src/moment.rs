@@ -97,12 +97,16 @@ impl Moments {
 
     /// What stands for an object and for whom it names: somebody who is there, or who is not any more.
     fn whole(&self, object: &Object) -> u64 {
-        if object.named.is_empty() {
-            return object.content;
+        self.with_named(object.content, &object.named)
+    }
+
+    fn with_named(&self, content: u64, named: &[Uid]) -> u64 {
+        if named.is_empty() {
+            return content;
         }
         let mut hasher = DefaultHasher::new();
-        object.content.hash(&mut hasher);
-        object.named.iter().for_each(|uid| self.uids.get(uid).hash(&mut hasher));
+        content.hash(&mut hasher);
+        named.iter().for_each(|uid| self.uids.get(uid).hash(&mut hasher));
         hasher.finish()
     }
 
@@ -110,7 +114,7 @@ impl Moments {
     pub(crate) fn event(&self, resource: &str, line: &[u8]) -> u64 {
         let mut scan = self.scan(resource);
         scan.object(line);
-        scan.hasher.finish()
+        self.with_named(scan.hasher.finish(), &scan.named)
     }
 
     fn scan(&self, resource: &str) -> Scan<'_> {

@@ -30,6 +30,9 @@ const RANDOM_RUNS: usize = 500;
 const RANDOM_FAULTS: f64 = 3.0;
 /// How many of the single faults are tried on each scenario that was made up by chance.
 const OF_CHAIN: f64 = 0.1;
+/// For how many runs it pays to make forks cheaper.
+#[cfg(target_os = "linux")]
+const MANY: usize = 300;
 /// How many findings of an oracle are looked into.
 const MOST_ALIKE: usize = 3;
 
@@ -264,6 +267,10 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             (level == Level::Singles).then(|| ground.singles(&self.settings.faults).min(settings.runs));
         let (mut runs, mut again) = (0, Vec::new());
         let crew = Crew::set_out(settings, |way| {
+            #[cfg(target_os = "linux")]
+            if choice.about(ground.singles(&choice.faults)) >= MANY {
+                crate::code::enlarge();
+            }
             let (passed, known) = (&ground.passed, ground.known.clone());
             let brancher = Brancher::new(choice.clone(), seed, settings.cores, way, passed, known);
             trunk(subject, settings, ground, brancher, elects);
