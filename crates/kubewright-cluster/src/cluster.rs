@@ -42,6 +42,7 @@ pub struct Builder {
     runtime: Arc<dyn Runtime>,
     seed: Option<u64>,
     origin: Option<Timestamp>,
+    events: bool,
     services: Services,
 }
 
@@ -90,6 +91,13 @@ impl Builder {
         self
     }
 
+    /// Whether its controllers write events: they do without this. It is less work without them, if nobody reads them.
+    #[must_use]
+    pub fn events(mut self, are_written: bool) -> Self {
+        self.events = are_written;
+        self
+    }
+
     /// Sees every request and answer and may change, delay, fail or cut it.
     #[must_use]
     pub fn hook(mut self, hook: impl Hook) -> Self {
@@ -130,6 +138,7 @@ impl Builder {
         let operator = operator.task("garbage-collector-controller", controllers::collect_garbage);
         let options = Options {
             clock,
+            events: self.events,
             entropy: self.seed.map_or_else(Entropy::system, Entropy::seeded),
             ..Options::default()
         };
@@ -174,6 +183,7 @@ impl Cluster {
             runtime: Arc::new(Simulated::default()),
             seed: None,
             origin: None,
+            events: true,
             services: Services::default(),
         }
     }

@@ -62,6 +62,8 @@ pub(crate) struct Recorder {
     /// The operator, as who reports.
     operator: Arc<str>,
     instance: String,
+    /// Whether anybody wants to know.
+    writes: bool,
     clock: Clock,
     entropy: Entropy,
     remembered: Mutex<Remembered>,
@@ -87,13 +89,16 @@ struct Series {
 }
 
 impl Recorder {
-    pub(crate) fn new(operator: Arc<str>, clock: Clock, entropy: Entropy) -> Self {
+    pub(crate) fn new(operator: Arc<str>, writes: bool, clock: Clock, entropy: Entropy) -> Self {
         let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| operator.to_string());
-        Self { operator, instance, clock, entropy, remembered: Mutex::default() }
+        Self { operator, instance, writes, clock, entropy, remembered: Mutex::default() }
     }
 
     /// Tells of an event, with a client that may write.
     pub(crate) async fn record<K: Kind>(&self, client: &Client, object: &K, event: Event) {
+        if !self.writes {
+            return;
+        }
         let meta = object.meta();
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),

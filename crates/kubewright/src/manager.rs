@@ -51,6 +51,8 @@ pub struct Options {
     pub sync_timeout: Duration,
     /// How often every object is reconciled though nothing has changed, to be safe: every ten hours.
     pub resync: Option<Duration>,
+    /// Whether events are written, for people to read: they are.
+    pub events: bool,
     /// Where `/metrics` and `/debug` are served; nothing for nowhere. Port 0 takes a free one.
     pub metrics_address: Option<SocketAddr>,
     /// Serves metrics over TLS with this certificate, and only to those whose token the API server knows and whom
@@ -87,6 +89,7 @@ impl Default for Options {
             grace: Duration::from_secs(30),
             sync_timeout: Duration::from_secs(120),
             resync: Some(Duration::from_secs(10 * 60 * 60)),
+            events: true,
             metrics_address: None,
             secure_metrics: None,
             health_address: None,
@@ -304,7 +307,8 @@ impl Manager {
         open.servers = self.serve(&inspected, &free, calls).await?;
         open.lead = self.lead(&free).await?;
         let reporting_as = |name: &Arc<str>| {
-            Arc::new(Recorder::new(name.clone(), self.options.clock, self.options.entropy.clone()))
+            let Options { events, clock, entropy, .. } = &self.options;
+            Arc::new(Recorder::new(name.clone(), *events, *clock, entropy.clone()))
         };
         let recorder = reporting_as(&self.operator.name);
         let (leaders, others): (Vec<Prepared>, Vec<Prepared>) = self

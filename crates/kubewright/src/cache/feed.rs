@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
+    scan::Scan,
     store::Store,
     told::{Outline, Told},
 };
@@ -55,22 +56,45 @@ struct PageMeta {
 }
 
 /// A line of a watch.
-#[derive(Deserialize)]
 struct Event<'t> {
-    #[serde(rename = "type")]
     happened: Happened,
-    #[serde(borrow)]
-    object: &'t RawValue,
+    object: Outline<'t>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
 enum Happened {
     Added,
     Modified,
     Deleted,
     Bookmark,
     Error,
+}
+
+impl<'t> Event<'t> {
+    fn of(line: &'t str) -> Option<Self> {
+        let (mut happened, mut object) = (None, None);
+        Scan::new(line).object(|name, scan| {
+            match name {
+                "type" => happened = Some(Happened::of(scan.value()?)?),
+                "object" => object = Some(Outline::scan(scan)?),
+                _ => drop(scan.value()?),
+            }
+            Some(())
+        })?;
+        Some(Self { happened: happened?, object: object? })
+    }
+}
+
+impl Happened {
+    fn of(text: &str) -> Option<Self> {
+        Some(match text {
+            r#""ADDED""# => Self::Added,
+            r#""MODIFIED""# => Self::Modified,
+            r#""DELETED""# => Self::Deleted,
+            r#""BOOKMARK""# => Self::Bookmark,
+            r#""ERROR""# => Self::Error,
+            _ => return None,
+        })
+    }
 }
 
 /// Why a watch does not go on.
@@ -231,13 +255,13 @@ impl<K: Object> Feed<K> {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), Break> {
-        let event: Event<'_> = serde_json::from_slice(line).map_err(|why| not_an_event(line, why))?;
-        if let Happened::Error = event.happened {
-            let status: Status = serde_json::from_str(event.object.get()).map_err(kube::Error::SerdeError)?;
-            return Err(kube::Error::Api(status.boxed()).into());
-        }
-        let Some(outline) = self.outline(event.object) else { return Ok(()) };
-        match event.happened {
+        let event = str::from_utf8(line).ok().and_then(Event::of);
+        let Event { happened, object: outline } = event.ok_or_else(|| not_an_event(line))?;
+        match happened {
+            Happened::Error => {
+                let status = serde_json::from_str(outline.whole()).map_err(kube::Error::SerdeError)?;
+                return Err(kube::Error::Api(Status::boxed(status)).into());
+            }
             Happened::Added | Happened::Modified => self.observe(&outline),
             Happened::Deleted => {
                 if let Some(told) = self.read(&outline, &outline.text()) {
@@ -247,7 +271,7 @@ impl<K: Object> Feed<K> {
             Happened::Bookmark if self.place.is_none() && outline.ends_initial_events() => {
                 self.arrive(outline.place().to_owned());
             }
-            Happened::Bookmark | Happened::Error => {}
+            Happened::Bookmark => {}
         }
         // Before the end of the initial events, revisions are those of the objects, in no order.
         if let Some(place) = &mut self.place
@@ -300,10 +324,10 @@ impl<K: Object> Feed<K> {
 }
 
 /// What a line is that is no event: an answer that tells of an error, if it can be read.
-fn not_an_event(line: &[u8], why: serde_json::Error) -> kube::Error {
+fn not_an_event(line: &[u8]) -> kube::Error {
     match serde_json::from_slice::<Status>(line) {
         Ok(status) => kube::Error::Api(status.boxed()),
-        Err(_) => kube::Error::SerdeError(why),
+        Err(why) => kube::Error::SerdeError(why),
     }
 }
 

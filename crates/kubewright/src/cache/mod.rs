@@ -4,6 +4,7 @@
 mod feed;
 mod index;
 mod options;
+mod scan;
 mod slot;
 mod store;
 mod told;

@@ -5,9 +5,10 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::{Deserialize, de::Error as _};
+use serde_json::{Error, value::RawValue};
 
+use super::scan::Scan;
 use crate::kind::{Key, Kind, Object, revision_of};
 
 /// Marks the bookmark after the last of the initial events.
@@ -19,66 +20,80 @@ pub(super) struct Outline<'t> {
     meta: Meta<'t>,
 }
 
-#[derive(Deserialize)]
-struct Head<'t> {
-    #[serde(borrow, default)]
-    metadata: Meta<'t>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
 struct Meta<'t> {
-    #[serde(borrow)]
-    name: Option<Cow<'t, str>>,
-    #[serde(borrow)]
-    namespace: Option<Cow<'t, str>>,
-    #[serde(borrow)]
-    resource_version: Option<Cow<'t, str>>,
-    #[serde(borrow)]
-    annotations: Option<&'t RawValue>,
-    #[serde(borrow)]
-    managed_fields: Option<&'t RawValue>,
+    name: Cow<'t, str>,
+    namespace: Cow<'t, str>,
+    resource_version: Cow<'t, str>,
+    /// As they are written.
+    annotations: Option<&'t str>,
+    managed_fields: Option<&'t str>,
 }
 
 impl<'t> Outline<'t> {
     pub(super) fn of(text: &'t str) -> serde_json::Result<Self> {
-        let Head { metadata: meta } = serde_json::from_str(text)?;
-        Ok(Self { text, meta })
+        Self::scan(&mut Scan::new(text)).ok_or_else(|| Error::custom("this is no object"))
+    }
+
+    /// That of the object that a scan has come to.
+    pub(super) fn scan(scan: &mut Scan<'t>) -> Option<Self> {
+        let mut meta = Meta::default();
+        let mut take_meta = |name, scan: &mut Scan<'t>| {
+            let value = scan.value()?;
+            match name {
+                "name" => meta.name = string(value),
+                "namespace" => meta.namespace = string(value),
+                "resourceVersion" => meta.resource_version = string(value),
+                "annotations" => meta.annotations = Some(value),
+                "managedFields" if value != "null" => meta.managed_fields = Some(value),
+                _ => {}
+            }
+            Some(())
+        };
+        let text = scan.object(|name, scan| match name {
+            "metadata" => scan.object(&mut take_meta).map(drop),
+            _ => scan.value().map(drop),
+        })?;
+        Some(Self { text, meta })
+    }
+
+    /// All of it, as it was told.
+    pub(super) fn whole(&self) -> &'t str {
+        self.text
     }
 
     pub(super) fn key(&self) -> Key {
-        let Meta { namespace, name, .. } = &self.meta;
-        Key::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+        Key::new(&self.meta.namespace, &self.meta.name)
     }
 
     /// The revision, as the server writes it.
     pub(super) fn place(&self) -> &str {
-        self.meta.resource_version.as_deref().unwrap_or_default()
+        &self.meta.resource_version
     }
 
     pub(super) fn revision(&self) -> u64 {
-        revision_of(self.meta.resource_version.as_deref())
+        revision_of(Some(&self.meta.resource_version))
     }
 
     /// Whether this, as a bookmark, comes after the last of the initial events.
     pub(super) fn ends_initial_events(&self) -> bool {
         let annotations: Option<BTreeMap<Cow<'_, str>, Cow<'_, str>>> =
-            self.meta.annotations.and_then(|text| serde_json::from_str(text.get()).ok());
+            self.meta.annotations.and_then(|text| serde_json::from_str(text).ok());
         annotations.is_some_and(|all| all.get(INITIAL_EVENTS_END).is_some_and(|text| text == "true"))
     }
 
     /// The object, but for its managed fields.
     pub(super) fn text(&self) -> Cow<'t, str> {
         let Some(managed) = self.meta.managed_fields else { return Cow::Borrowed(self.text) };
-        let begin = managed.get().as_ptr().addr() - self.text.as_ptr().addr();
-        let (before, after) = (&self.text[..begin], &self.text[begin + managed.get().len()..]);
+        let begin = managed.as_ptr().addr() - self.text.as_ptr().addr();
+        let (before, after) = (&self.text[..begin], &self.text[begin + managed.len()..]);
         Cow::Owned([before, "null", after].concat())
     }
 
     /// The object that `text` has.
     pub(super) fn read<K: Object>(&self, text: &str) -> serde_json::Result<Told<K>> {
         let object = Arc::new(serde_json::from_str(text)?);
-        Ok(Told { object, managed: self.meta.managed_fields.map(RawValue::to_owned) })
+        Ok(Told { object, managed: self.meta.managed_fields.map(Box::from) })
     }
 }
 
@@ -86,7 +101,7 @@ impl<'t> Outline<'t> {
 pub(crate) struct Told<K> {
     /// Without its managed fields.
     pub(crate) object: Arc<K>,
-    managed: Option<Box<RawValue>>,
+    managed: Option<Box<str>>,
 }
 
 /// What an entry of the managed fields says, as far as it is wanted here.
@@ -117,7 +132,7 @@ impl<K: Object> Told<K> {
 
     /// The fields that `manager` has applied, in the form of `fieldsV1`.
     pub(super) fn applied_by(&self, manager: &str) -> Option<Box<str>> {
-        let entries: Vec<Manager<'_>> = serde_json::from_str(self.managed.as_ref()?.get()).ok()?;
+        let entries: Vec<Manager<'_>> = serde_json::from_str(self.managed.as_ref()?).ok()?;
         let own = entries.into_iter().find(|entry| {
             entry.manager.as_deref() == Some(manager)
                 && entry.operation.as_deref() == Some("Apply")
@@ -128,7 +143,7 @@ impl<K: Object> Told<K> {
 
     /// The managed fields, for those who want them.
     pub(super) fn managed_fields(&self) -> Option<Vec<ManagedFieldsEntry>> {
-        serde_json::from_str(self.managed.as_ref()?.get()).ok()
+        serde_json::from_str(self.managed.as_ref()?).ok()
     }
 
     /// The same of its metadata alone.
@@ -138,6 +153,15 @@ impl<K: Object> Told<K> {
     {
         let object = Arc::new(self.object.meta().clone().into_response_partial::<K>());
         Told { object, managed: self.managed.clone() }
+    }
+}
+
+/// What a value says, if it is a string; nothing otherwise.
+fn string(value: &str) -> Cow<'_, str> {
+    match value.strip_prefix('"').and_then(|value| value.strip_suffix('"')) {
+        Some(plain) if !plain.contains('\\') => Cow::Borrowed(plain),
+        Some(_) => Cow::Owned(serde_json::from_str(value).unwrap_or_default()),
+        None => Cow::default(),
     }
 }
 

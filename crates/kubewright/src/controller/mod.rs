@@ -8,10 +8,11 @@ mod runner;
 mod source;
 mod views;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{any::TypeId, collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, core::PartialObjectMeta};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::source::Source;
@@ -137,13 +138,20 @@ impl Description {
 impl Controller {
     /// A controller of a kind that this operator brings along.
     pub fn of<K: Kind + CustomResourceExt>() -> Builder<K> {
-        Builder::new(Some(K::crd()))
+        Builder::new(Some(definition::<K>()))
     }
 
     /// A controller of a kind that exists without this operator: a built-in one, or another operator's.
     pub fn of_existing<K: Kind>() -> Builder<K> {
         Builder::new(None)
     }
+}
+
+/// The definition of a kind, worked out from its Rust type once: an operator that is made anew a thousand times is explored.
+fn definition<K: Kind + CustomResourceExt>() -> CustomResourceDefinition {
+    // Not a state that anybody could see: it says the same each time.
+    static KNOWN: Mutex<BTreeMap<TypeId, CustomResourceDefinition>> = Mutex::new(BTreeMap::new());
+    KNOWN.lock().entry(TypeId::of::<K>()).or_insert_with(K::crd).clone()
 }
 
 /// Puts a [`Controller`] together.
