@@ -24,7 +24,8 @@ mod statefulset;
 mod taint_eviction;
 pub(crate) mod volumes;
 
-use kubewright::{Controller, Error, Key, Kind, Lookup, Seen};
+use kube::ResourceExt as _;
+use kubewright::{Context, Controller, Error, Key, Kind, Lookup, Result, Seen};
 
 pub(crate) use self::garbage::run as collect_garbage;
 
@@ -51,6 +52,25 @@ pub(crate) fn all(certificate: String) -> Vec<Controller> {
     all.extend(endpoints::controllers());
     all.extend(job::controllers());
     all
+}
+
+/// Writes the status of the object that is reconciled, if it differs: in place of what it was, as the controllers of Kubernetes
+/// do, and only onto what was seen.
+async fn update_status<K: Kind, S: PartialEq>(
+    cx: &Context<K>,
+    object: &K,
+    place: fn(&mut K) -> &mut Option<S>,
+    status: S,
+) -> Result<()> {
+    // Not as it was when this reconcile began: it may have written to it before.
+    let newer = cx.get::<K>(&object.name_any())?.filter(|newer| newer.uid() == object.uid());
+    let mut object = newer.as_deref().unwrap_or(object).clone();
+    let is_said = place(&mut object).as_ref() == Some(&status);
+    if !is_said {
+        *place(&mut object) = Some(status);
+        cx.replace_status(object).await?;
+    }
+    Ok(())
 }
 
 /// The namespace that an object is in, for controllers of namespaces.

@@ -12,6 +12,7 @@ use kubewright::{Context, Controller, Error, Next, Owners, Reconciler, Result, S
 use super::{
     claim::{self, ORPHANED_PODS, claim},
     pod_batches::{self, BURST},
+    update_status,
 };
 use crate::pods::{self, Availability, available_in, is_active, is_ready, is_terminating};
 
@@ -42,9 +43,7 @@ impl Reconciler<ReplicaSet> for ReplicaSets {
             None => delete(cx, &active, active.len() - wanted).await,
         };
         let (status, next) = status(set, &active, terminating, managed.as_ref().err(), cx);
-        if set.status.as_ref() != Some(&status) {
-            cx.apply_status(status).await?;
-        }
+        update_status(cx, set, |set| &mut set.status, status).await?;
         managed?;
         Ok(next)
     }
@@ -111,7 +110,7 @@ fn status(
             status: "True".to_owned(),
             reason: Some(reason.to_owned()),
             message: Some(failure.to_string()),
-            last_transition_time: None,
+            last_transition_time: Some(cx.clock().time()),
         })
     });
     let status = ReplicaSetStatus {

@@ -294,6 +294,38 @@ async fn a_template_that_the_server_refuses_is_told_as_a_failure() {
 }
 
 #[tokio::test]
+async fn its_status_is_updated_and_only_another_status_is_a_transition() {
+    let cluster = rolled_out("replicas: 3").await;
+    let progressing = async || {
+        let conditions = status(&cluster).await.conditions.unwrap_or_default();
+        conditions.into_iter().find(|one| one.type_ == "Progressing").unwrap()
+    };
+    let before = progressing().await;
+    cluster.advance(Duration::from_secs(3)).await;
+    cluster.patch::<Deployment>("web", image("web:2")).await;
+    cluster.quiet().await;
+    let after = progressing().await;
+    assert!(before.last_update_time < after.last_update_time);
+    assert!(before.last_transition_time.is_some());
+    assert_eq!(before.last_transition_time, after.last_transition_time);
+    let managed = cluster.get::<Deployment>("web").await.metadata.managed_fields.unwrap();
+    let of_status = managed.iter().filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let operations: Vec<_> = of_status.filter_map(|entry| entry.operation.as_deref()).collect();
+    assert_eq!(operations, ["Update"]);
+}
+
+#[tokio::test]
+async fn nothing_is_told_where_nobody_wants_to_know() {
+    for are_written in [true, false] {
+        let cluster = TestCluster::with(|builder| builder.events(are_written)).await;
+        cluster.apply(WEB).await;
+        cluster.quiet().await;
+        assert_eq!(status(&cluster).await.available_replicas, Some(3));
+        assert_eq!(!cluster.list::<Event>().await.is_empty(), are_written);
+    }
+}
+
+#[tokio::test]
 async fn a_set_whose_name_is_taken_gets_another() {
     let taken = set_of(&rolled_out("replicas: 3").await, "web:1").await.name_any();
     let cluster = server::start().await;

@@ -27,6 +27,7 @@ use super::{
     claim::{self, ORPHANED_PODS, claim},
     pod_batches::{self, BURST},
     revisions::{ORPHANED_REVISIONS, REVISION_LABEL, Revisions},
+    update_status,
 };
 use crate::pods::phase;
 
@@ -84,7 +85,8 @@ impl Reconciler<DaemonSet> for DaemonSets {
         let hash = hash.unwrap_or_default();
         let managed = self.manage(set, spec, &hash, &revisions, cx).await;
         let rollout = look(set, spec, &hash, cx).await?;
-        cx.apply_status(rollout.status(revisions.collisions)).await?;
+        let status = rollout.status(revisions.collisions);
+        update_status(cx, set, |set| &mut set.status, status).await?;
         let next = [managed?, rollout.soonest()].into_iter().flatten().min();
         Ok(next.map_or_else(Next::on_change, Next::after))
     }

@@ -242,7 +242,7 @@ impl<'s> Rollout<'s> {
             number_unavailable: some(wanted - available),
             observed_generation: self.set.metadata.generation,
             collision_count: Some(collisions).filter(|count| *count > 0),
-            conditions: None,
+            conditions: self.set.status.as_ref().and_then(|status| status.conditions.clone()),
         }
     }
 }

@@ -24,7 +24,7 @@ use self::{
 use super::{
     claim::{self, claim},
     hash::hash,
-    is_taken,
+    is_taken, update_status,
 };
 use crate::pods::{is_controlled_by, is_finished};
 
@@ -65,9 +65,7 @@ impl Reconciler<Deployment> for Deployments {
             _ => Next::on_change(),
         };
         let may_forget = spec.paused.unwrap_or(false) || progress::is_complete(&rollout.limits, &status);
-        if deployment.status.as_ref() != Some(&status) {
-            cx.apply_status(status).await?;
-        }
+        update_status(cx, deployment, |one| &mut one.status, status).await?;
         outcome?;
         if may_forget && deployment.metadata.deletion_timestamp.is_none() {
             for set in history::superfluous(&rollout.old, spec.revision_history_limit) {

@@ -35,7 +35,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: String, clock: Clo
         reason: Some(reason.to_owned()),
         message: Some(message),
         last_update_time: Some(clock.time()),
-        last_transition_time: None,
+        last_transition_time: Some(clock.time()),
     }
 }
 
@@ -56,7 +56,10 @@ fn put(status: &mut DeploymentStatus, condition: DeploymentCondition) {
     }
 }
 
-fn replace(status: &mut DeploymentStatus, condition: DeploymentCondition) {
+fn replace(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
+    if let Some(before) = find(status, &condition.type_).filter(|before| before.status == condition.status) {
+        condition.last_transition_time.clone_from(&before.last_transition_time);
+    }
     remove(status, &condition.type_);
     status.conditions.get_or_insert_default().push(condition);
 }

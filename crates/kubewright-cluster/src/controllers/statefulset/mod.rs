@@ -25,6 +25,7 @@ use super::{
     claim::{self, ORPHANED_PODS, claim_matching},
     is_taken,
     revisions::{ORPHANED_REVISIONS, REVISION_LABEL, Revisions, template_of},
+    update_status,
 };
 use crate::pods::{self, Availability, available_in, is_finished, is_ready, is_terminating, selects};
 
@@ -92,7 +93,7 @@ impl Reconciler<StatefulSet> for StatefulSets {
         };
         let (status, next) = round.status(revisions.collisions)?;
         used.extend([round.current.name.clone(), round.update.name.clone()]);
-        cx.apply_status(status).await?;
+        update_status(cx, set, |set| &mut set.status, status).await?;
         for revision in revisions.superfluous(spec.revision_history_limit, |name| used.contains(name)) {
             cx.delete(revision).await?;
         }
@@ -355,7 +356,7 @@ impl Round<'_> {
             current_revision: Some(current_revision.clone()),
             update_revision: Some(self.update.name.clone()),
             collision_count: Some(collisions),
-            conditions: None,
+            conditions: self.set.status.as_ref().and_then(|status| status.conditions.clone()),
         };
         let soonest: Option<Duration> = pods
             .iter()
