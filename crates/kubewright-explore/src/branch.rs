@@ -51,6 +51,8 @@ enum Message {
     /// The first of them has come as far as to make others.
     Began,
     Told(Told),
+    /// All are made.
+    Ended,
 }
 
 /// Processes that make runs, and where their reports arrive.
@@ -69,7 +71,16 @@ impl Crew {
         for patience in PATIENCES {
             let (desk, way) = UnixDatagram::pair()?;
             desk.set_read_timeout(Some(MOMENT))?;
-            let first = Apart::run(|| run(way))?;
+            let first = Apart::run(|| {
+                let (own, end) = (std::process::id(), way.try_clone());
+                run(way);
+                // The runs that have branched off come out here, too.
+                if own == std::process::id()
+                    && let Ok(end) = end
+                {
+                    say(&end, &Message::Ended);
+                }
+            })?;
             let mut crew = Self { desk, first, buffer: vec![0; 16 * LONGEST] };
             #[allow(clippy::disallowed_methods, reason = "how long people wait is real time")]
             let began = Instant::now();
@@ -90,6 +101,7 @@ impl Crew {
             match self.take() {
                 Some(Message::Told(told)) => take(told),
                 Some(Message::Began) => {}
+                Some(Message::Ended) => return,
                 None if (settings.stop)() => return,
                 None if self.first.has_ended() => break,
                 None => {}
@@ -196,14 +208,61 @@ impl Brancher {
         self.say(&Message::Began);
     }
 
+    /// Has another process make other runs at the same time, one after the other.
+    pub(crate) fn accompanied(mut self, by: &Choice, run: impl FnOnce(Self)) -> Self {
+        if self.make_process(&[]) {
+            alarm(0);
+            (self.choice, self.slots) = (by.clone(), 1);
+            run(self);
+            exit(0);
+        }
+        self
+    }
+
     /// Goes two ways, for a run of its own with these faults: true in the new process.
     pub(crate) fn split(&mut self, faults: &[Planned]) -> bool {
         self.fork(faults)
     }
 
-    /// Goes two ways: true in the process that the fault strikes. If the operator dies of it, what follows depends only on the
-    /// moment of its death: each is tried once.
-    pub(crate) fn branch(&mut self, planned: &Planned, death: impl FnOnce() -> Option<u64>) -> bool {
+    /// Goes two ways with faults that begin alike: in the process that they strike, those of them that are to be tried. If
+    /// the operator dies of one, what follows depends only on the moment of its death: each is tried once.
+    pub(crate) fn branch(
+        &mut self,
+        faults: Vec<Planned>,
+        mut death: impl FnMut(Fault) -> Option<u64>,
+    ) -> Vec<Planned> {
+        let mut drawn = Vec::new();
+        for planned in faults {
+            if !self.draws(&planned) {
+                continue;
+            }
+            self.choice.most -= 1;
+            match self.depth == 0 && death(planned.fault).is_some_and(|moment| !self.died.insert(moment)) {
+                true => self.tell_known(&planned),
+                false => drawn.push(planned),
+            }
+        }
+        // The last is the one that the new process goes on with in the end.
+        let is_struck = drawn.last().cloned().is_some_and(|last| self.fork(&[last]));
+        if is_struck { drawn } else { Vec::new() }
+    }
+
+    /// Goes two ways where faults that began alike differ: true in the process of this one.
+    pub(crate) fn go_apart(&mut self, planned: &Planned) -> bool {
+        while !self.running.is_empty() {
+            self.await_one();
+        }
+        alarm(2 * HUNG);
+        self.make_process(std::slice::from_ref(planned))
+    }
+
+    /// Whether more than one fault may strike a run.
+    pub(crate) fn makes_pairs(&self) -> bool {
+        self.choice.chances.len() > 1
+    }
+
+    /// Whether a fault is to be tried here.
+    fn draws(&mut self, planned: &Planned) -> bool {
         let Some(chance) = self.choice.chances.get(self.depth).copied() else { return false };
         if self.is_closed
             || self.choice.most == 0
@@ -212,19 +271,10 @@ impl Brancher {
         {
             return false;
         }
-        let is_chosen = match self.depth {
+        match self.depth {
             0 => self.lot.draws(chance, &mut self.random),
             _ => self.random.f64() < chance,
-        };
-        if !is_chosen {
-            return false;
         }
-        if self.depth == 0 && death().is_some_and(|moment| !self.died.insert(moment)) {
-            self.choice.most -= 1;
-            self.tell(Told { faults: vec![planned.clone()], is_known: true, ..Told::default() });
-            return false;
-        }
-        self.fork(std::slice::from_ref(planned))
     }
 
     /// Makes runs that choose their faults by chance: which one this is, in the process of each.
@@ -249,16 +299,22 @@ impl Brancher {
         if self.depth > 0 {
             alarm(2 * HUNG);
         }
-        self.choice.most -= 1;
+        let is_new = self.make_process(faults);
+        if is_new {
+            // What branches off from here waits for its own branches, one at a time.
+            (self.slots, self.depth) = (1, self.depth + 1);
+        }
+        is_new
+    }
+
+    fn make_process(&mut self, faults: &[Planned]) -> bool {
         match fork() {
             Ok(Some(child)) => {
                 self.running.insert(child, faults.to_vec());
                 false
             }
             Ok(None) => {
-                // What branches off from here waits for its own branches, one at a time.
                 self.running.clear();
-                (self.slots, self.depth) = (1, self.depth + 1);
                 true
             }
             // There is no room for another process: this one is left out, and told of.
@@ -310,6 +366,11 @@ impl Brancher {
         self.say(&Message::Told(told));
     }
 
+    /// Tells that it is known what a run with a fault comes to.
+    pub(crate) fn tell_known(&self, planned: &Planned) {
+        self.tell(Told { faults: vec![planned.clone()], is_known: true, ..Told::default() });
+    }
+
     /// Tells that a run came to nothing.
     fn give_up(&self, faults: &[Planned], seen: String) {
         let faults = faults.to_vec();
@@ -318,10 +379,14 @@ impl Brancher {
     }
 
     fn say(&self, message: &Message) {
-        if let Ok(text) = serde_json::to_vec(message) {
-            // If nobody listens any more, nobody misses it.
-            let _ = self.way.send(&text);
-        }
+        say(&self.way, message);
+    }
+}
+
+fn say(way: &UnixDatagram, message: &Message) {
+    if let Ok(text) = serde_json::to_vec(message) {
+        // If nobody listens any more, nobody misses it.
+        let _ = way.send(&text);
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use http::{Method, Request, header::CONTENT_TYPE};
 
+use crate::state::uids_in;
+
 /// Whether a call changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -20,6 +22,8 @@ pub(crate) struct Call {
     pub(crate) class: Class,
     /// Whether it asks for whatever is at hand, and not for the newest.
     pub(crate) may_be_old: bool,
+    /// Whether it is only about objects that are labelled with some UID.
+    pub(crate) selects_by_uid: bool,
     pub(crate) verb: &'static str,
     pub(crate) version: String,
     /// Plural and group, such as `deployments.apps`.
@@ -57,8 +61,10 @@ impl Call {
             group => format!("{}.{group}", path.resource),
         };
         let may_be_old = query.split('&').any(|one| one == "resourceVersion=0");
+        let selector = query.split('&').find_map(|one| one.strip_prefix("labelSelector="));
         Self {
             may_be_old,
+            selects_by_uid: selector.is_some_and(|selector| uids_in(selector).next().is_some()),
             class: if is_about_objects { class } else { Class::Other },
             verb,
             version: path.version.to_owned(),

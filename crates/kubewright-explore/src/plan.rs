@@ -49,7 +49,7 @@ pub enum Fault {
     TimeoutLost,
     /// The write is done, but nobody answers.
     TimeoutApplied,
-    /// The write is refused by an admission webhook.
+    /// The write is refused by an admission webhook, for some seconds.
     Denied,
     /// What was written is deleted by somebody else.
     ChildDeleted,
@@ -135,6 +135,10 @@ impl Fault {
         Self::StaleResourceFar,
     ];
 
+    /// Those that may befall an operator that has come to rest.
+    pub const OF_REST: [Self; 4] =
+        [Self::TimeTravel, Self::TimeTravelFar, Self::StaleResource, Self::StaleResourceFar];
+
     /// All there are, each once.
     pub fn all() -> Vec<Self> {
         let mut all: Vec<Self> = [&Self::OF_WRITES[..], &Self::OF_READS, &Self::OF_DELIVERIES].concat();
@@ -164,6 +168,25 @@ impl Fault {
         self.restarts() && !lives_on.contains(&self)
     }
 
+    /// How it begins, if others begin like it.
+    pub(crate) fn beginning(self) -> Option<Beginning> {
+        match self {
+            Self::Delay | Self::Coalesce | Self::DelayPastChange => Some(Beginning::Late),
+            _ => self.past().map(|_| Beginning::Death),
+        }
+    }
+
+    /// How many changes ago it was what an operator sees that is started anew, and whether only the resource is seen so.
+    pub(crate) fn past(self) -> Option<(usize, bool)> {
+        match self {
+            Self::TimeTravel => Some((1, false)),
+            Self::TimeTravelFar => Some((2, false)),
+            Self::StaleResource => Some((1, true)),
+            Self::StaleResourceFar => Some((2, true)),
+            _ => None,
+        }
+    }
+
     /// Its name, as in plans and on the command line.
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
@@ -179,6 +202,15 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
     }
+}
+
+/// What faults that strike in the same place have in common at first. So far their runs are one, and then go their own ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// An event comes late.
+    Late,
+    /// The operator dies, and will see the past.
+    Death,
 }
 
 /// A fault, and where it strikes.

@@ -14,9 +14,9 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
 };
-use kubewright::external::Rehearsal;
+use kubewright::{ManifestOptions, Operator, Part, external::Rehearsal};
 use kubewright_apiserver::auth::UserInfo;
-use kubewright_cluster::{TestCluster, nodes::Script};
+use kubewright_cluster::{Builder, TestCluster, nodes::Script};
 use tokio::time::sleep;
 
 use self::rest::Rest;
@@ -195,9 +195,11 @@ impl Nodes {
 async fn drive(subject: &Subject, attempt: Attempt) -> Outcome {
     let logs = Logs::default();
     let _kept = logs.keep();
-    let cluster = Arc::new(TestCluster::with(|builder| builder.seed(attempt.seed).nodes(NODES)).await);
-    cluster.script(NEVER_READY, Script::default().never_ready());
     let operator = (subject.operator)();
+    let has_readers = reads_events(&operator);
+    let set_up = |builder: Builder| builder.seed(attempt.seed).nodes(NODES).events(has_readers);
+    let cluster = Arc::new(TestCluster::with(set_up).await);
+    cluster.script(NEVER_READY, Script::default().never_ready());
     cluster.install(&operator).await;
     let namespace = format!("{}-system", operator.name());
     let wire = Wire::new(Setting {
@@ -417,6 +419,19 @@ impl Run<'_> {
             resource["metadata"]["deletionTimestamp"].is_string()
         })
     }
+}
+
+/// Whether an operator may read events: what nobody reads need not be told.
+fn reads_events(operator: &Operator) -> bool {
+    let rights = ManifestOptions { only: [Part::Rbac].into(), ..ManifestOptions::default() };
+    let roles = operator.manifests(&rights);
+    let mut rules = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let has = |list: &serde_json::Value, names: &[&str]| {
+        list.as_array().is_some_and(|all| all.iter().any(|one| names.iter().any(|name| one == name)))
+    };
+    rules.any(|rule| {
+        has(&rule["resources"], &["events", "*"]) && has(&rule["verbs"], &["get", "list", "watch", "*"])
+    })
 }
 
 /// What stand-ins keep, by names in which no UID shows.

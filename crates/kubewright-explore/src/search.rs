@@ -181,16 +181,22 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         deadline: Option<Instant>,
         found: &mut Found,
     ) -> Result<(), Error> {
+        if self.is_over(deadline) {
+            return Ok(());
+        }
         let is_of_leaders = |fault: &&Fault| **fault == Fault::TwoLeaders;
         let (of_leaders, others): (Vec<Fault>, Vec<Fault>) =
             self.settings.faults.iter().partition(is_of_leaders);
-        for (faults, elects) in [(others, false), (of_leaders, true)] {
-            if !faults.is_empty() && !self.is_over(deadline) {
-                let choice = self.choice(&faults, deadline);
-                let choice = Choice { chances: vec![chance], elects, ..choice };
-                self.branch_off(ground, choice, self.settings.seed, level, found)?;
-            }
-        }
+        let all = ground.singles(&self.settings.faults);
+        let choice = |(faults, elects): (Vec<Fault>, bool)| {
+            // Each has its share of what is left.
+            let most = (self.left as f64 * ground.singles(&faults) as f64 / all as f64).round() as usize;
+            let chances = vec![chance];
+            Choice { chances, elects, most: most.min(self.left), ..self.choice(&faults, deadline) }
+        };
+        let given = [(others, false), (of_leaders, true)].into_iter();
+        let choices: Vec<Choice> = given.filter(|(faults, _)| !faults.is_empty()).map(choice).collect();
+        self.branch_off(ground, &choices, self.settings.seed, level, found)?;
         Ok(())
     }
 
@@ -206,7 +212,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
             let choice = self.choice(&self.settings.faults, deadline);
             let most = self.left - left_after;
             let choice = Choice { chances: PAIRS.to_vec(), elects: pass % 8 == 7, most, ..choice };
-            if self.branch_off(ground, choice, self.seed(pass), Level::Pairs, found)? == 0 {
+            if self.branch_off(ground, &[choice], self.seed(pass), Level::Pairs, found)? == 0 {
                 break;
             }
         }
@@ -231,7 +237,7 @@ impl<P: FnMut(Progress)> Search<'_, P> {
                 elects: pass % 8 == 6,
                 ..choice
             };
-            if self.branch_off(ground, choice, self.seed(pass), Level::Random, found)? == 0 {
+            if self.branch_off(ground, &[choice], self.seed(pass), Level::Random, found)? == 0 {
                 break;
             }
         }
@@ -252,28 +258,33 @@ impl<P: FnMut(Progress)> Search<'_, P> {
         Ok(())
     }
 
-    /// One undisturbed run, and those that branch off from it; how many these are.
+    /// An undisturbed run for each choice, and those that branch off from them; how many these are.
     fn branch_off(
         &mut self,
         ground: &Ground,
-        choice: Choice,
+        choices: &[Choice],
         seed: u64,
         level: Level,
         found: &mut Found,
     ) -> Result<usize, Error> {
         let impossible = |why: std::io::Error| Error::new(format!("runs can't be made: {why}"));
-        let (subject, settings, elects) = (self.subject, self.settings, choice.elects);
+        let Some((first, others)) = choices.split_first() else { return Ok(0) };
+        let (subject, settings) = (self.subject, self.settings);
         let total =
             (level == Level::Singles).then(|| ground.singles(&self.settings.faults).min(settings.runs));
         let (mut runs, mut again) = (0, Vec::new());
         let crew = Crew::set_out(settings, |way| {
+            let make = |choice: &Choice, brancher| trunk(subject, settings, ground, brancher, choice.elects);
+            let (passed, known) = (&ground.passed, ground.known.clone());
+            let mut brancher = Brancher::new(first.clone(), seed, settings.cores, way, passed, known);
+            for other in others {
+                brancher = brancher.accompanied(other, |brancher| make(other, brancher));
+            }
             #[cfg(target_os = "linux")]
-            if choice.about(ground.singles(&choice.faults)) >= MANY {
+            if first.about(ground.singles(&first.faults)) >= MANY {
                 crate::code::enlarge();
             }
-            let (passed, known) = (&ground.passed, ground.known.clone());
-            let brancher = Brancher::new(choice.clone(), seed, settings.cores, way, passed, known);
-            trunk(subject, settings, ground, brancher, elects);
+            make(first, brancher);
         });
         crew.map_err(impossible)?.gather(settings, |one| {
             runs += 1;

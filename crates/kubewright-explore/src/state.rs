@@ -118,13 +118,22 @@ impl Reader {
         Self { since: 0, home: home.to_owned(), noise, read: BTreeMap::new() }
     }
 
-    /// Reads what is there; `own` is what the operator has written.
-    pub(crate) fn read(&mut self, snapshot: &Snapshot, own: &BTreeSet<String>) -> State {
+    /// Reads what is there, in the cluster and outside of it; `own` is what the operator has written.
+    pub(crate) fn read(
+        &mut self,
+        snapshot: &Snapshot,
+        outside: BTreeMap<String, Value>,
+        own: &[&BTreeSet<String>],
+    ) -> State {
         let (mut objects, mut alike) = (BTreeMap::new(), BTreeMap::new());
         for resource in snapshot.resources() {
+            if snapshot.changed(resource) <= self.since {
+                continue;
+            }
             let called = resource_name(resource);
             let is_worked_out = WORKED_OUT.contains(&&*called);
-            let is_own = || own.iter().any(|own| own.split(' ').next() == Some(&called));
+            let is_own =
+                || own.iter().any(|own| own.iter().any(|own| own.split(' ').next() == Some(&called)));
             if LEFT_OUT.contains(&&*called) || is_worked_out && !is_own() {
                 continue;
             }
@@ -138,7 +147,7 @@ impl Reader {
                     continue;
                 }
                 let key = format!("{called} {}", shown(&normal.value, stored));
-                if is_worked_out && !own.contains(&key) {
+                if is_worked_out && !own.iter().any(|own| own.contains(&key)) {
                     continue;
                 }
                 // Those with generated names are as good as each other.
@@ -147,6 +156,10 @@ impl Reader {
                 objects.insert(key, normal);
             }
         }
+        objects.extend(outside.into_iter().map(|(name, value)| {
+            let normal = Arc::new(self.noise.taken_from(&name, value));
+            (name, normal)
+        }));
         let torn = self.noise.torn(&objects);
         State { objects, torn }
     }
@@ -162,14 +175,7 @@ impl Reader {
         let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
         normalise(&mut value, called);
         let name = format!("{called} {}", shown(&value, stored));
-        let mut chances = Vec::new();
-        for pointer in self.noise.clone().of(&name) {
-            chances.extend(text_at(&name, &value, pointer).map(|text| (pointer.to_owned(), text)));
-            if let Some(noisy) = value.pointer_mut(pointer) {
-                *noisy = Value::Null;
-            }
-        }
-        let normal = Arc::new(Normal { generation, chances, ..Normal::of(value) });
+        let normal = Arc::new(Normal { generation, ..self.noise.taken_from(&name, value) });
         self.read.insert(key, (stored.revision, normal.clone()));
         normal
     }
@@ -241,6 +247,9 @@ pub(crate) fn normalise(object: &mut Value, resource: &str) {
         if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
             finalizers.sort_by_cached_key(Value::to_string);
         }
+    }
+    if let Some(subjects) = object.get_mut("subjects").and_then(Value::as_array_mut) {
+        subjects.sort_by_cached_key(Value::to_string);
     }
     if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         conditions.sort_by_key(|one| one["type"].as_str().unwrap_or_default().to_owned());
@@ -395,12 +404,6 @@ impl State {
         Self { objects: self.objects.iter().map(nameless).collect(), torn: None }
     }
 
-    /// Adds what is outside of the cluster.
-    pub(crate) fn add(&mut self, others: BTreeMap<String, Value>) {
-        let others = others.into_iter().map(|(name, value)| (name, Arc::new(Normal::of(value))));
-        self.objects.extend(others);
-    }
-
     pub(crate) fn get(&self, object: &str) -> Option<&Value> {
         self.objects.get(object).map(|normal| &normal.value)
     }
@@ -420,6 +423,18 @@ impl Noise {
     /// What of an object differs by chance.
     pub(crate) fn of(&self, object: &str) -> impl Iterator<Item = &str> {
         self.pointers.get(object).into_iter().flatten().map(String::as_str)
+    }
+
+    /// An object without what of it differs by chance.
+    fn taken_from(&self, name: &str, mut value: Value) -> Normal {
+        let mut chances = Vec::new();
+        for pointer in self.of(name) {
+            chances.extend(text_at(name, &value, pointer).map(|text| (pointer.to_owned(), text)));
+            if let Some(noisy) = value.pointer_mut(pointer) {
+                *noisy = Value::Null;
+            }
+        }
+        Normal { chances, ..Normal::of(value) }
     }
 
     /// Learns from two undisturbed runs, by what each step of them came to.
@@ -494,11 +509,12 @@ impl Noise {
 /// What is shorter may be the same by chance.
 const SHORTEST: usize = 8;
 
-/// The text in a place of an object; what a Secret holds is decoded.
+/// The text in a place of an object; what a Secret or a ConfigMap holds as bytes is decoded.
 fn text_at(object: &str, value: &Value, pointer: &str) -> Option<String> {
     let text = value.pointer(pointer)?.as_str()?;
     let decoded = || String::from_utf8(STANDARD.decode(text).ok()?).ok();
-    let is_encoded = object.starts_with("secrets ") && pointer.starts_with("/data/");
+    let is_encoded = object.starts_with("secrets ") && pointer.starts_with("/data/")
+        || object.starts_with("configmaps ") && pointer.starts_with("/binaryData/");
     let text = if is_encoded { decoded()? } else { text.to_owned() };
     (text.len() >= SHORTEST).then_some(text)
 }
@@ -597,21 +613,41 @@ fn first_difference(expected: &Value, found: &Value, at: &str) -> Option<(String
 
 /// A name in which every UID is the same: they differ from run to run.
 pub(crate) fn without_uids(name: &str) -> String {
+    let mut text = name.to_owned();
+    uids_in(name).for_each(|uid| text = text.replace(uid, "(a UID)"));
+    text
+}
+
+/// The UIDs in a text.
+pub(crate) fn uids_in(text: &str) -> impl Iterator<Item = &str> {
+    const LENGTH: usize = 36;
     let is_of_uid = |(at, byte): (usize, &u8)| match at {
         8 | 13 | 18 | 23 => *byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     };
-    let mut text = name.to_owned();
-    let mut at = 0;
-    while let Some(part) = text.as_bytes().get(at..at + 36) {
-        if part.iter().enumerate().all(is_of_uid) {
-            text.replace_range(at..at + 36, "(a UID)");
-        }
-        at += 1;
-    }
-    text
+    let parts = text.as_bytes().windows(LENGTH).enumerate();
+    let begins = parts.filter(move |(_, part)| part.iter().enumerate().all(is_of_uid)).map(|(at, _)| at);
+    begins.filter_map(move |at| text.get(at..at + LENGTH))
 }
 
 fn escaped(field: &str) -> String {
     field.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_an_object_and_who_owns_it_is_in_no_order() {
+        let normal = |finalizers: [&str; 2], owners: [&str; 2]| {
+            let owners = owners.map(|name| json!({"kind": "Gadget", "name": name, "uid": "by chance"}));
+            let metadata = json!({"name": "a", "finalizers": finalizers, "ownerReferences": owners});
+            let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            normalise(&mut object, "configmaps");
+            object
+        };
+        assert_eq!(normal(["a/b", "c/d"], ["x", "y"]), normal(["c/d", "a/b"], ["y", "x"]));
+        assert_ne!(normal(["a/b", "c/d"], ["x", "y"]), normal(["a/b", "c/e"], ["x", "y"]));
+    }
 }

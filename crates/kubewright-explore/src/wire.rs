@@ -36,7 +36,7 @@ use crate::{
     call::Call,
     moment::Moments,
     oracle::{Oracle, Violation},
-    plan::{Fault, Planned, Point},
+    plan::{Beginning, Fault, Planned, Point},
     readiness::{Unready, ready_workloads},
     state::{Noise, resource_id},
     subject::Demands,
@@ -57,6 +57,8 @@ const LATE: Duration = Duration::from_secs(10);
 const DOWN: Duration = Duration::from_secs(2 * 60);
 /// How soon it has to be true that a resource is ready: who hears that it is not any more has to be able to say so.
 const SOON: Duration = LATENCY.saturating_mul(5);
+/// Where what befalls an operator that has come to rest does so.
+const REST: &str = "all is at rest";
 /// How long an operator sees an older view.
 const OLD_VIEW: Duration = Duration::from_secs(10);
 
@@ -101,6 +103,8 @@ pub(crate) struct State {
     former: Option<Former>,
     /// What goes wrong with the answers of calls that are under way outside of the cluster.
     asked: BTreeMap<String, Fault>,
+    /// The faults that begin like the one that has struck: which of them it was is still open.
+    open: Vec<Planned>,
     view: Option<View>,
     /// What was seen of the resource: the server after each change, and whether a fault had struck before.
     views: Vec<(ApiServer, bool)>,
@@ -138,8 +142,8 @@ pub(crate) struct State {
     changes: usize,
     /// How often that was when the operator went down, if it stays down until the next change.
     down_since: Option<usize>,
-    /// The calls for which the server can't be had, and until when.
-    outages: BTreeMap<String, Instant>,
+    /// The calls that come to nothing for a while: until when, and how often they did since.
+    outages: BTreeMap<String, Outage>,
     pauses: BTreeMap<String, Instant>,
     pub(crate) writes: Vec<String>,
     /// The generation for which the resource was last said to be ready, and when that was.
@@ -152,6 +156,8 @@ pub(crate) struct State {
     pub(crate) undone: BTreeSet<String>,
     /// The objects that the operator has written, apart from their status.
     pub(crate) touched: BTreeSet<String>,
+    /// Those among them that were not there before.
+    pub(crate) made: BTreeSet<String>,
     /// The objects that the operator has deleted, by step.
     pub(crate) deleted: BTreeSet<(usize, String)>,
     /// How small the operator has made what, by step.
@@ -161,6 +167,13 @@ pub(crate) struct State {
     calls: usize,
     /// Those demands that are to be met at some time, and were.
     pub(crate) sometimes: BTreeSet<usize>,
+}
+
+/// A call that comes to nothing for a while.
+struct Outage {
+    fault: Fault,
+    until: Instant,
+    tries: usize,
 }
 
 /// What the operator sees instead of the present.
@@ -202,6 +215,7 @@ impl Wire {
             is_connected: false,
             former: None,
             asked: BTreeMap::new(),
+            open: Vec::new(),
             view: None,
             views: vec![(setting.server.fork(), false)],
             moments: Moments::default(),
@@ -235,6 +249,7 @@ impl Wire {
             ready: BTreeSet::new(),
             undone: BTreeSet::new(),
             touched: BTreeSet::new(),
+            made: BTreeSet::new(),
             deleted: BTreeSet::new(),
             smallest: BTreeMap::new(),
             renewed: BTreeSet::new(),
@@ -305,6 +320,7 @@ impl Wire {
 
     /// Waits until an operator that has died may be started again.
     pub(crate) async fn may_start(&self) {
+        self.decide_on_view();
         let Some(since) = self.state().down_since else { return };
         // The change may have come while it was still dying.
         if self.state().changes == since {
@@ -451,6 +467,45 @@ impl Wire {
         sleep(TIMEOUT).await;
     }
 
+    /// How the operator sees the past that it is to see after a fault.
+    fn past(&self, fault: Fault, until: Instant) -> Option<View> {
+        let (changes, only_resource) = fault.past()?;
+        let (server, is_disturbed) = self.before(changes)?;
+        let only = only_resource.then(|| self.0.primary.clone());
+        Some(View { server, only, until, is_undisturbed: !is_disturbed })
+    }
+
+    /// An operator is restarted on what was before, if that is the fault.
+    fn travel(&self, fault: Fault) -> bool {
+        let Some(view) = self.past(fault, Instant::now() + OLD_VIEW) else { return false };
+        self.state().disturb(OLD_VIEW);
+        self.crash(Some(view));
+        true
+    }
+
+    /// All has come to rest: whether something befalls the operator even so.
+    pub(crate) fn strike_at_rest(&self) -> bool {
+        let epoch = self.state().epoch;
+        let may_befall = |fault: &Fault| self.past(*fault, Instant::now()).is_some();
+        let faults: Vec<Fault> = Fault::OF_REST.into_iter().filter(may_befall).collect();
+        let Some(fault) = self.decide(epoch, REST, &faults) else { return false };
+        self.state().note(What::Operator, REST, 0, 0, Some(fault));
+        self.travel(fault)
+    }
+
+    /// An operator that has died is to see the past: if it is open which one, it is decided now.
+    fn decide_on_view(&self) {
+        let struck = self.state().struck.last().map(|(planned, _)| planned.fault);
+        let Some(fault) = struck.filter(|fault| fault.beginning() == Some(Beginning::Death)) else { return };
+        let decided = self.state().decide_between(fault);
+        let until = self.state().view.as_ref().map(|view| view.until);
+        if decided != fault
+            && let Some(view) = until.and_then(|until| self.past(decided, until))
+        {
+            self.state().view = Some(view);
+        }
+    }
+
     fn crash(&self, view: Option<View>) {
         let mut state = self.state();
         state.epoch += 1;
@@ -520,8 +575,7 @@ impl State {
     fn is_blind(&self, primary: &str) -> bool {
         let of_resource = format!("watch {primary}:");
         let is_late = |(planned, _): &(Planned, Instant)| {
-            matches!(planned.fault, Fault::Delay | Fault::Coalesce | Fault::DelayPastChange)
-                && planned.point.call.starts_with(&of_resource)
+            planned.fault.beginning() == Some(Beginning::Late) && planned.point.call.starts_with(&of_resource)
         };
         let is_acting = self.held > 0 || Instant::now() < self.acting_until;
         self.view.is_some() || is_acting && self.struck.iter().any(is_late)
@@ -546,11 +600,39 @@ impl State {
         }
         let mut brancher = self.brancher.take()?;
         let plan = |fault: &Fault| Planned { point: point.clone(), fault: *fault };
-        let chosen = faults.iter().map(plan).find(|planned| {
-            brancher.branch(planned, || planned.fault.kills().then(|| self.death(server, planned.fault)))
+        let together = |fault: &Fault| fault.beginning().filter(|_| !brancher.makes_pairs());
+        let alone = faults.iter().filter(|fault| together(fault).is_none());
+        let mut runs: Vec<Vec<Planned>> = alone.map(|fault| vec![plan(fault)]).collect();
+        for beginning in [Beginning::Late, Beginning::Death] {
+            runs.push(faults.iter().filter(|fault| together(fault) == Some(beginning)).map(plan).collect());
+        }
+        let chosen = runs.into_iter().find_map(|run| {
+            let mut begun = brancher.branch(run, |fault| fault.kills().then(|| self.death(server, fault)));
+            let chosen = begun.pop()?;
+            self.open = begun;
+            Some(chosen)
         });
         self.brancher = Some(brancher);
         chosen
+    }
+
+    /// Which of the faults it is that has struck, if several began like it: goes a way of its own with each.
+    fn decide_between(&mut self, fault: Fault) -> Fault {
+        let Some(brancher) = &mut self.brancher else { return fault };
+        let others = std::mem::take(&mut self.open);
+        let Some(way) = others.into_iter().find(|other| brancher.go_apart(other)) else { return fault };
+        let told = self.trace.iter_mut().rev().find(|entry| entry.fault == Some(fault));
+        told.into_iter().for_each(|entry| entry.fault = Some(way.fault));
+        let fault = way.fault;
+        self.struck.iter_mut().for_each(|(struck, _)| struck.clone_from(&way));
+        fault
+    }
+
+    /// It makes no difference any more which of the faults it was that has struck.
+    fn leave_open(&mut self) {
+        for other in std::mem::take(&mut self.open) {
+            self.brancher.iter().for_each(|brancher| brancher.tell_known(&other));
+        }
     }
 
     pub(crate) fn violations(&self) -> Vec<Violation> {

@@ -39,11 +39,11 @@ pub(super) enum Rest {
 
 impl Run<'_> {
     fn read(&mut self) -> State {
-        let mut own = self.wire.state().touched.clone();
-        own.extend(self.expected.iter().flat_map(|expected| expected.touched.iter().cloned()));
-        let mut state = self.reader.read(&self.cluster.server().snapshot(), &own);
-        state.add(outside(&self.rehearsal));
-        state
+        let (snapshot, outside) = (self.cluster.server().snapshot(), outside(&self.rehearsal));
+        let state = self.wire.state();
+        let expected = self.expected.iter().map(|expected| &expected.touched);
+        let own: Vec<_> = expected.chain([&state.touched]).collect();
+        self.reader.read(&snapshot, outside, &own)
     }
 
     /// Waits until the step has come to its end, or to where it is known how it goes on.
@@ -58,14 +58,19 @@ impl Run<'_> {
     /// Waits until the step has come to its end.
     async fn reach(&mut self, at: usize) -> Rest {
         let expected = self.expected.clone();
-        let state = match expected.as_ref().and_then(|expected| expected.states.get(at)) {
-            Some(wanted) => {
-                let fresh = expected.as_ref().and_then(|expected| expected.fresh.get(at)?.as_ref());
-                self.arrive(wanted, fresh, at).await
+        let state = loop {
+            let state = match expected.as_ref().and_then(|expected| expected.states.get(at)) {
+                Some(wanted) => {
+                    let fresh = expected.as_ref().and_then(|expected| expected.fresh.get(at)?.as_ref());
+                    self.arrive(wanted, fresh, at).await
+                }
+                None => self.come_to_rest().await,
+            };
+            let Some(state) = state else { return Rest::Never };
+            if !self.wire.strike_at_rest() {
+                break state;
             }
-            None => self.come_to_rest().await,
         };
-        let Some(state) = state else { return Rest::Never };
         // What is asked for first is what works.
         if expected.is_none() && at == 0 && self.operator.is_failing() {
             let seen = format!("at the end of step `{}`, reconciles still fail", self.step_name(at));
@@ -179,10 +184,15 @@ impl Run<'_> {
         }
         let is_gone = self.subject.is_deleted_at_end(state);
         if is_gone {
-            let touched = self.wire.state().touched.clone();
+            let (made, touched) = {
+                let state = self.wire.state();
+                (state.made.clone(), state.touched.clone())
+            };
             let is_outside = |key: &str| key.starts_with(OUTSIDE) && !self.outside.contains(key);
-            let is_left = |key: &str, now: &Value| {
-                touched.contains(key) && !self.is_as_before(key, now) || is_outside(key)
+            let is_left = |key: &str, now: &Value| match self.before(key) {
+                Some(before) => touched.contains(key) && before != *now,
+                // What others have made is theirs, though the operator may have changed it.
+                None => made.contains(key) || is_outside(key),
             };
             let left = state.objects().find(|(key, now)| is_left(key, now));
             if let Some((left, _)) = left {
@@ -192,15 +202,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether an object was there before the operator, and is as it was.
-    fn is_as_before(&self, name: &str, now: &Value) -> bool {
-        let original = name.split_once(' ').and_then(|(resource, key)| {
-            let original = self.wire.original(resource, key)?;
-            let mut original = serde_json::from_slice(&original.bytes).ok()?;
-            normalise(&mut original, resource);
-            Some(original)
-        });
-        original.as_ref() == Some(now)
+    /// An object as it was before the operator, if it was there.
+    fn before(&self, name: &str) -> Option<Value> {
+        let (resource, key) = name.split_once(' ')?;
+        let original = self.wire.original(resource, key)?;
+        let mut original = serde_json::from_slice(&original.bytes).ok()?;
+        normalise(&mut original, resource);
+        Some(original)
     }
 
     pub(super) fn look_for_secrets(&mut self) {

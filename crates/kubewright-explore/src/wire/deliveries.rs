@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{BoxError, LATE, LATENCY, OLD_VIEW, View, Wire, line::Line};
+use super::{BoxError, LATE, LATENCY, Wire, line::Line};
 use crate::{
     call::Call,
     plan::Fault,
@@ -150,15 +150,15 @@ pub(crate) struct Deliveries {
 /// Why nothing is delivered now.
 enum Hold {
     Time(Pin<Box<Sleep>>),
-    /// And then only the last event of this object.
-    Coalescing(Pin<Box<Sleep>>, String),
+    /// And then what the fault says, with an event of this object.
+    Late(Pin<Box<Sleep>>, Fault, String),
     Change(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 impl Hold {
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Time(sleep) | Self::Coalescing(sleep, _) => Some(sleep.deadline()),
+            Self::Time(sleep) | Self::Late(sleep, ..) => Some(sleep.deadline()),
             Self::Change(_) => None,
         }
     }
@@ -258,26 +258,47 @@ impl Deliveries {
                 state.held -= 1;
                 state.disturb(Duration::ZERO);
             }
-            Some(Hold::Coalescing(sleep, key)) => {
+            Some(Hold::Late(sleep, fault, key)) => {
                 ready!(sleep.as_mut().poll(cx));
-                let key = key.clone();
-                while !self.has_ended && self.poll_server(cx).is_ready() {}
-                let is_of = |line: &Bytes| {
-                    serde_json::from_slice::<Event<'_>>(line).is_ok_and(|event| event.key() == key)
-                };
-                if let Some(last) = self.arrived.iter().rposition(is_of) {
-                    self.due.clear();
-                    let mut at = 0;
-                    self.arrived.retain(|line| {
-                        at += 1;
-                        at > last || !is_of(line)
-                    });
+                let (fault, key) = (*fault, std::mem::take(key));
+                let fault = self.wire.state().decide_between(fault);
+                match fault {
+                    Fault::Coalesce => self.coalesce(cx, &key),
+                    Fault::DelayPastChange => {
+                        self.hold_till_change();
+                        return self.poll_hold(cx);
+                    }
+                    _ => {}
                 }
             }
             None => {}
         }
         self.hold = None;
         Poll::Ready(())
+    }
+
+    /// Of all events of an object that have come only the last is told.
+    fn coalesce(&mut self, cx: &mut Context<'_>, key: &str) {
+        while !self.has_ended && self.poll_server(cx).is_ready() {}
+        let is_of =
+            |line: &Bytes| serde_json::from_slice::<Event<'_>>(line).is_ok_and(|event| event.key() == key);
+        if let Some(last) = self.arrived.iter().rposition(is_of) {
+            self.due.clear();
+            let mut at = 0;
+            self.arrived.retain(|line| {
+                at += 1;
+                at > last || !is_of(line)
+            });
+        }
+    }
+
+    fn hold_till_change(&mut self) {
+        self.wire.state().held += 1;
+        let wire = self.wire.clone();
+        self.hold = Some(Hold::Change(Box::pin(async move {
+            let _ = tokio::time::timeout(PATIENCE, wire.0.changed.notified()).await;
+            sleep(Duration::from_secs(1)).await;
+        })));
     }
 
     /// Takes what the server sends next.
@@ -333,50 +354,22 @@ impl Deliveries {
                 self.due.push_back(Bytes::from(format!("{gone}\n")));
                 self.is_cut_off = true;
             }
-            Fault::Delay => {
+            Fault::Delay | Fault::Coalesce | Fault::DelayPastChange => {
                 self.wire.state().disturb(LATE);
-                self.hold = Some(Hold::Time(Box::pin(sleep(LATE))));
-                self.due.push_back(line);
-            }
-            Fault::DelayPastChange => {
-                self.wire.state().held += 1;
-                let wire = self.wire.clone();
-                self.hold = Some(Hold::Change(Box::pin(async move {
-                    let _ = tokio::time::timeout(PATIENCE, wire.0.changed.notified()).await;
-                    sleep(Duration::from_secs(1)).await;
-                })));
-                self.due.push_back(line);
-            }
-            Fault::Coalesce => {
-                self.wire.state().disturb(LATE);
-                self.hold = Some(Hold::Coalescing(Box::pin(sleep(LATE)), event.key()));
+                self.hold = Some(Hold::Late(Box::pin(sleep(LATE)), fault, event.key()));
                 self.due.push_back(line);
             }
             Fault::Duplicate => self.due.extend([line.clone(), line]),
-            Fault::TimeTravel => self.travel(1, false),
-            Fault::TimeTravelFar => self.travel(2, false),
-            Fault::StaleResource => self.travel(1, true),
-            Fault::StaleResourceFar => self.travel(2, true),
+            _ if self.wire.travel(fault) => {}
             _ => self.due.push_back(line),
         }
     }
 
     fn may_befall(&self, fault: Fault) -> bool {
         match fault {
-            Fault::TimeTravel | Fault::StaleResource => self.wire.before(1).is_some(),
-            Fault::TimeTravelFar | Fault::StaleResourceFar => self.wire.before(2).is_some(),
             Fault::DelayPastChange => !self.wire.state().is_last,
-            _ => true,
+            _ => fault.past().is_none_or(|(changes, _)| self.wire.before(changes).is_some()),
         }
-    }
-
-    /// The operator is restarted on what was before.
-    fn travel(&mut self, changes: usize, only_resource: bool) {
-        let Some((server, is_disturbed)) = self.wire.before(changes) else { return };
-        let until = Instant::now() + OLD_VIEW;
-        self.wire.state().disturb(OLD_VIEW);
-        let only = only_resource.then(|| self.wire.0.primary.clone());
-        self.wire.crash(Some(View { server, only, until, is_undisturbed: !is_disturbed }));
     }
 
     /// Remembers the server as it is after a change of the resource.
@@ -410,8 +403,10 @@ impl Deliveries {
 impl Drop for Deliveries {
     fn drop(&mut self) {
         self.wire.state().watching.remove(&self.id);
-        if let Some(Hold::Change(_)) = self.hold {
-            self.wire.state().held -= 1;
+        match self.hold {
+            Some(Hold::Change(_)) => self.wire.state().held -= 1,
+            Some(Hold::Late(..)) => self.wire.state().leave_open(),
+            _ => {}
         }
     }
 }

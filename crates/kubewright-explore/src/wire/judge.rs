@@ -17,7 +17,8 @@ use crate::{
     call::Call,
     oracle::Oracle,
     readiness::WELL,
-    state::{Noise, State as World, normalise, resource_id, shown_as},
+    state::{Noise, State as World, normalise, resource_id, shown_as, uids_in},
+    trace::find,
 };
 
 /// How many more calls a disturbed run may take than the undisturbed one, and how many it may take anyway.
@@ -93,8 +94,9 @@ impl Judge {
             return;
         }
         state.undone.remove(&call.to_string());
-        // What changes nothing is as good as nothing.
-        if !code.is_success() || changes(before, told) {
+        // What changes nothing is as good as nothing, also to find out in this way that something is there already.
+        let is_there_already = call.verb == "create" && code == StatusCode::CONFLICT;
+        if !code.is_success() && !is_there_already || code.is_success() && changes(before, told) {
             let refused =
                 if code.is_success() { String::new() } else { format!(", which was refused: {code}") };
             state.writes.push(format!("{call}{refused}"));
@@ -117,6 +119,9 @@ impl Judge {
                     self.renewal(state, before, told, &object);
                     self.belated(state, before, told, call);
                     state.touched.insert(object.clone());
+                    if before.is_none() {
+                        state.made.insert(object.clone());
+                    }
                 }
                 self.status(state, before, told, &object);
                 self.claim(state, call, told);
@@ -141,10 +146,11 @@ impl Judge {
             return;
         }
         let options: Value = serde_json::from_slice(sent).unwrap_or_default();
-        if options["preconditions"]["uid"].as_str().is_none() {
+        let is_exact = options["preconditions"]["uid"].is_string() || call.selects_by_uid;
+        if !is_exact {
             state.violate(Oracle::Destruction, format!("{object} was deleted without the UID that was seen"));
         }
-        let Some(expected) = &self.expected else { return };
+        let Some(expected) = self.expected.as_ref().filter(|_| !self.is_of_who_is_gone(call)) else { return };
         let end = step.checked_sub(1).and_then(|at| expected.states.get(at));
         let wanted = end.map_or(0, |end| end.count(object));
         let is_wanted = self.count(call, object) < wanted;
@@ -154,6 +160,14 @@ impl Judge {
                 format!("{object} was deleted in step `{step}`, at the end of which it should be there");
             state.violate(Oracle::Destruction, seen);
         }
+    }
+
+    /// Whether an object is called after the UID of a resource that is not there any more.
+    fn is_of_who_is_gone(&self, call: &Call) -> bool {
+        let all = self.server.snapshot().collection(&resource_id(&self.primary));
+        let is_there =
+            |uid: &str| all.range("", "").any(|stored| find(&stored.bytes, uid.as_bytes()).is_some());
+        call.key().is_some_and(|key| uids_in(&key).any(|uid| !is_there(uid)))
     }
 
     /// How many objects there are that are called like this, and stay.

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower_service::Service as _;
 
-use super::{BoxError, LATENCY, Wire, deliveries::WireBody, judge::is_of_machinery};
+use super::{BoxError, LATENCY, Outage, Wire, deliveries::WireBody, judge::is_of_machinery};
 use crate::{
     call::{Call, Class},
     oracle::Oracle,
@@ -26,8 +26,9 @@ use crate::{
 
 /// How long the server asks to be left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(7);
-/// How long a server can't be had.
+/// How long a server can't be had, or a policy refuses something, and how often a call may be made in vain meanwhile.
 const OUTAGE: Duration = Duration::from_secs(5);
+const MOST_TRIES: usize = 100;
 /// How slow a slow call is.
 const SLOW_CALL: Duration = Duration::from_secs(5);
 
@@ -199,13 +200,7 @@ impl Line {
                 let message = "Internal error occurred: etcdserver: leader changed";
                 Ok(self.fail(call, fault, StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message))
             }
-            Fault::Unavailable => {
-                let mut state = self.wire.state();
-                state.disturb(OUTAGE);
-                state.outages.insert(call.to_string(), Instant::now() + OUTAGE);
-                drop(state);
-                Ok(self.be_unavailable(call))
-            }
+            Fault::Unavailable => Ok(self.begin_outage(call, fault)),
             Fault::TimeoutLost => {
                 self.note_failure(call, 0, fault);
                 self.wire.time_out().await;
@@ -215,14 +210,42 @@ impl Line {
         })
     }
 
-    fn be_unavailable(&self, call: &Call) -> Response<WireBody> {
-        let message = "The server is currently unable to handle the request";
-        self.fail(call, Fault::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    /// From now on a call comes to nothing for a while: so it does not help to be woken up by something else.
+    fn begin_outage(&self, call: &Call, fault: Fault) -> Response<WireBody> {
+        let mut state = self.wire.state();
+        state.disturb(OUTAGE);
+        state.outages.insert(call.to_string(), Outage { fault, until: Instant::now() + OUTAGE, tries: 0 });
+        drop(state);
+        self.refuse(call, fault)
     }
 
-    /// Whether the server can still not be had for a call.
-    fn is_out(&self, call: &Call) -> bool {
-        self.wire.state().outages.get(&call.to_string()).is_some_and(|until| Instant::now() < *until)
+    /// The answer to a call that comes to nothing for a while.
+    fn refuse(&self, call: &Call, fault: Fault) -> Response<WireBody> {
+        let (code, reason, message) = match fault {
+            Fault::Denied => {
+                let message = "admission webhook \"policy.example.com\" denied the request: not now";
+                (StatusCode::FORBIDDEN, "Forbidden", message)
+            }
+            _ => {
+                let message = "The server is currently unable to handle the request";
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            }
+        };
+        self.fail(call, fault, code, reason, message)
+    }
+
+    /// Why a call still comes to nothing, if it does. Who insists without a pause makes things worse.
+    fn outage(&self, call: &Call) -> Option<Fault> {
+        let mut state = self.wire.state();
+        let outage =
+            state.outages.get_mut(&call.to_string()).filter(|outage| Instant::now() < outage.until)?;
+        outage.tries += 1;
+        let (fault, tries) = (outage.fault, outage.tries);
+        if tries > MOST_TRIES {
+            let seen = format!("{call}: more than {MOST_TRIES} times within {OUTAGE:?}, in vain each time");
+            state.violate(Oracle::Budget, seen);
+        }
+        Some(fault)
     }
 
     async fn read(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
@@ -257,8 +280,8 @@ impl Line {
     }
 
     async fn write(self, call: Call, request: Request<RequestBody>) -> Result<Response<WireBody>, BoxError> {
-        if self.is_out(&call) {
-            return Ok(self.be_unavailable(&call));
+        if let Some(fault) = self.outage(&call) {
+            return Ok(self.refuse(&call, fault));
         }
         let fault = match self.faults_of_write(&call) {
             faults if faults.is_empty() => None,
@@ -302,10 +325,7 @@ impl Line {
                                changes to the latest version and try again";
                 return Ok(self.fail(&call, fault, StatusCode::CONFLICT, "Conflict", message));
             }
-            Fault::Denied => {
-                let message = "admission webhook \"policy.example.com\" denied the request: not now";
-                return Ok(self.fail(&call, fault, StatusCode::FORBIDDEN, "Forbidden", message));
-            }
+            Fault::Denied => return Ok(self.begin_outage(&call, fault)),
             _ => {}
         }
         if let Some(answer) = self.failure(&call, fault).await {
@@ -332,7 +352,8 @@ impl Line {
             self.is_child(call) && call.resource != "persistentvolumeclaims" && original().is_none();
         let makes = call.makes();
         let may_befall = |fault: &Fault| match fault {
-            Fault::Conflict => call.verb != "create",
+            // The server itself tries again to delete what has been changed meanwhile.
+            Fault::Conflict => call.verb != "create" && makes,
             Fault::ChildDeleted | Fault::ChildDeletedLater => is_child && makes,
             Fault::CrashPastChange | Fault::CrashBeforePastChange => !self.wire.state().is_last,
             Fault::PodLost => self.a_pod().is_some(),

@@ -1,7 +1,6 @@
 //! What is the case at a moment, besides what is stored: by that it is known how a run goes on.
 
 use std::{
-    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
 };
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 use super::{State, Wire, deliveries::Watching};
 use crate::{
     branch::Brancher,
-    plan::{Fault, Planned},
+    plan::{Beginning, Fault, Planned},
     state::resource_id,
     trace::What,
 };
@@ -29,8 +28,8 @@ pub(crate) struct Standing {
     /// Whether it is started again only after the next change.
     is_down: bool,
     is_slow: bool,
-    /// The calls that are refused for a while, and those that it was told to make later.
-    refused: Vec<String>,
+    /// The calls that come to nothing for a while, and those that it was told to make later.
+    refused: Vec<(String, Fault)>,
     later: Vec<String>,
     /// The faults that are not over yet, and what they have struck where that matters.
     faults: Vec<(Fault, Option<String>)>,
@@ -52,14 +51,14 @@ impl Wire {
         !state.struck.is_empty() && state.dice.is_none() && state.brancher.as_ref().is_some_and(knows)
     }
 
-    /// What is the case on the line, if that can be told: not while events are held back or not listened to, or somebody
-    /// else leads.
+    /// What is the case on the line, if that can be told: not while events are held back or not listened to, somebody else
+    /// leads, or it is open what has struck.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let (state, now) = (self.state(), Instant::now());
         let is_down = state.down_since.is_some();
         let is_undisturbed = state.view.as_ref().is_none_or(|view| view.is_undisturbed);
         let is_parted = state.former.is_some_and(|former| now < former.until);
-        if state.held > usize::from(is_down) || !is_undisturbed || is_parted {
+        if state.held > usize::from(is_down) || !is_undisturbed || is_parted || !state.open.is_empty() {
             return None;
         }
         let own =
@@ -78,10 +77,8 @@ impl Wire {
         };
         let mut watches: Vec<_> = own().map(watch).collect();
         watches.sort();
-        let is_to_come = |(_, until): &(&String, &Instant)| now < **until;
-        let calls = |calls: &BTreeMap<String, Instant>| -> Vec<String> {
-            calls.iter().filter(is_to_come).map(|(call, _)| call.clone()).collect()
-        };
+        let refused = state.outages.iter().filter(|(_, outage)| now < outage.until);
+        let later = state.pauses.iter().filter(|(_, until)| now < **until);
         let is_acting = |_: &&(Planned, Instant)| now < state.acting_until;
         Some(Standing {
             is_alive: state.is_connected,
@@ -89,8 +86,8 @@ impl Wire {
             view: state.view.as_ref().map(|view| (view.server.revision(), view.only.is_some())),
             is_down,
             is_slow: state.slow_until.is_some_and(|until| now < until),
-            refused: calls(&state.outages),
-            later: calls(&state.pauses),
+            refused: refused.map(|(call, outage)| (call.clone(), outage.fault)).collect(),
+            later: later.map(|(call, _)| call.clone()).collect(),
             faults: state.struck.iter().filter(is_acting).map(|(planned, _)| acting(planned)).collect(),
             undone: state.undone.iter().cloned().collect(),
             claimed_blindly: state.claimed_blindly,
@@ -111,6 +108,7 @@ impl State {
 
 /// What a fault goes on doing.
 fn acting(planned: &Planned) -> (Fault, Option<String>) {
-    let strikes_one = matches!(planned.fault, Fault::Delay | Fault::Coalesce | Fault::ChildDeletedLater);
+    let strikes_one =
+        planned.fault.beginning() == Some(Beginning::Late) || planned.fault == Fault::ChildDeletedLater;
     (planned.fault, strikes_one.then(|| planned.point.call.clone()))
 }

@@ -8,19 +8,19 @@ use std::{
 
 use k8s_openapi::api::{
     apps::v1::DeploymentStrategy,
-    core::v1::{Container, Node, PodSpec},
+    core::v1::{Event, Node},
 };
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
 };
-use kubewright::{prelude::*, workload::child_meta};
-use kubewright_explore::{Fault, Finding, Oracle, explore};
+use kubewright::{Verb, prelude::*, workload::child_meta};
+use kubewright_explore::{Fault, Finding, Oracle, Step, explore};
 use serde_json::{Value, json};
 
 use crate::{
-    bugs::SOME,
-    gadget::{Doing, Gadget, GadgetStatus, SAMPLE, keeper, operator, text},
+    bugs::{SOME, pod},
+    gadget::{Does, Doing, Gadget, GadgetStatus, SAMPLE, keeper, operator, text},
 };
 
 /// What only this oracle finds in an operator.
@@ -116,10 +116,7 @@ fn what_is_ready_has_children_that_are() {
                     "hello" => "nginx:1.29",
                     _ => "kubewright.invalid/never-ready:1",
                 };
-                let image = Some(image.to_owned());
-                let container = Container { name: "main".to_owned(), image, ..Container::default() };
-                let pod = PodSpec { containers: vec![container], ..PodSpec::default() };
-                let mut deployment = workload::deployment(gadget, 1, pod);
+                let mut deployment = workload::deployment(gadget, 1, pod(image));
                 let all_at_once = DeploymentStrategy {
                     type_: Some("Recreate".to_owned()),
                     ..DeploymentStrategy::default()
@@ -374,6 +371,30 @@ fn authors_have_demands_of_their_own() {
         .sometimes("it is there", is_there)
         .run()
         .assert_survived();
+}
+
+/// The controllers of the cluster tell of what they do where somebody may read it.
+#[test]
+fn who_may_read_events_finds_some() {
+    let is_told = |verbs: &'static [Verb]| {
+        let rolls_out = move || {
+            let doing: Doing = |gadget, cx| {
+                Box::pin(async move {
+                    cx.apply(workload::deployment(gadget, 1, pod("nginx:1.29"))).await?;
+                    Ok(Next::on_change())
+                })
+            };
+            let controller = Controller::of::<Gadget>().owns::<Deployment>().needs::<Event>(verbs);
+            Operator::new("gadget-operator").controller(controller.run(Does(doing)))
+        };
+        let scaled = |event: &Event| event.reason.as_deref() == Some("ScalingReplicaSet");
+        let tells = move |world: &kubewright_explore::World| world.list().iter().any(scaled);
+        let steps = [Step::apply("create", json!({"text": "hello"}))];
+        let report = explore(rolls_out).sample(SAMPLE).steps(steps).runs(1).sometimes("told", tells).run();
+        report.findings.is_empty()
+    };
+    assert!(is_told(&[Verb::List]));
+    assert!(!is_told(&[Verb::Create]));
 }
 
 #[test]

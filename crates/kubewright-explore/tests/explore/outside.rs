@@ -2,16 +2,18 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use k8s_openapi::ByteString;
 use kubewright::{
     external::{External, Outside, StandIn, Unreachable},
     prelude::*,
+    workload::child_meta,
 };
 use kubewright_explore::{Fault, Oracle, explore};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    bugs::SOME,
+    bugs::{SOME, is_present},
     gadget::{Gadget, SAMPLE},
 };
 
@@ -26,6 +28,8 @@ struct Paper(Mutex<BTreeMap<String, Value>>);
 
 enum Ask {
     Enter(String, String),
+    /// The same, unless it is there.
+    EnterNew(String, String),
     Strike(String),
 }
 
@@ -33,6 +37,7 @@ impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Enter(name, _) => write!(f, "enter {name}"),
+            Self::EnterNew(name, _) => write!(f, "enter new {name}"),
             Self::Strike(name) => write!(f, "strike {name}"),
         }
     }
@@ -56,6 +61,10 @@ impl External for Paper {
     async fn ask(&self, ask: &Ask) -> Result<(), Unreachable> {
         match ask {
             Ask::Enter(name, text) => self.0.lock().insert(name.clone(), text.clone().into()),
+            Ask::EnterNew(name, text) if !self.0.lock().contains_key(name) => {
+                self.0.lock().insert(name.clone(), text.clone().into())
+            }
+            Ask::EnterNew(..) => None,
             Ask::Strike(name) => self.0.lock().remove(name),
         };
         Ok(())
@@ -105,6 +114,71 @@ fn operator(is_forgetful: bool) -> Operator {
             .finalizer(FINALIZER, clerk.clone())
             .run(clerk),
     )
+}
+
+/// Makes a password, and enters it.
+struct Locksmith {
+    register: Outside<Register>,
+    /// Whether a password that is there already stays as it is.
+    keeps: bool,
+}
+
+impl Reconciler<Gadget> for Locksmith {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        if !is_present(gadget, cx).await? {
+            return Ok(Next::after(Duration::from_secs(2)));
+        }
+        let uid = gadget.uid().unwrap_or_default();
+        let password = match cx.live().get::<Secret>(&child_name(gadget, "")).await? {
+            // That of another gadget goes with it.
+            Some(secret) if secret.owner_references().iter().all(|owner| owner.uid != uid) => {
+                return Ok(Next::after(Duration::from_secs(2)));
+            }
+            Some(secret) => secret.data.as_ref().map_or_else(Vec::new, |data| data["password"].0.clone()),
+            None => {
+                let password = format!("{uid}-{}", cx.clock().now()).into_bytes();
+                let data = [("password".to_owned(), ByteString(password.clone()))].into();
+                let metadata = child_meta(gadget, "");
+                cx.create(Secret { metadata, data: Some(data), ..Secret::default() }).await?;
+                password
+            }
+        };
+        let password = String::from_utf8_lossy(&password).into_owned();
+        self.register
+            .ask(&if self.keeps { Ask::EnterNew(uid, password) } else { Ask::Enter(uid, password) })
+            .await?;
+        Ok(Next::on_change())
+    }
+}
+
+impl Finalizer<Gadget> for Locksmith {
+    async fn finalize(&self, gadget: &Gadget, cx: Finalizing<Gadget>) -> Result<Finalized> {
+        self.register.ask(&Ask::Strike(gadget.uid().unwrap_or_default())).await?;
+        Ok(cx.done())
+    }
+}
+
+#[test]
+fn a_password_outside_is_the_one_inside() {
+    let operator = |keeps| {
+        move || {
+            let register = Outside::new("register", Register).rehearsed_with(Paper::default());
+            let locksmith = Arc::new(Locksmith { register: register.clone(), keeps });
+            let controller =
+                Controller::of::<Gadget>().owns::<Secret>().needs::<Gadget>(&[kubewright::Verb::Get]);
+            let controller = controller.finalizer(FINALIZER, locksmith.clone());
+            Operator::new("locksmith-operator").reaches(&register).controller(controller.run(locksmith))
+        }
+    };
+    explore(operator(false)).sample(SAMPLE).runs(SOME).run().assert_survived();
+    let faults = [Fault::ChildDeleted, Fault::ChildDeletedLater];
+    explore(operator(false)).sample(SAMPLE).faults(faults).run().assert_survived();
+    let report = explore(operator(true)).sample(SAMPLE).oracles([Oracle::EndState]).faults(faults).run();
+    assert!(!report.findings.is_empty());
 }
 
 #[test]

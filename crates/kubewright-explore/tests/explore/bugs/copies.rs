@@ -1,11 +1,11 @@
 //! What has to agree with something else: a copy with what it was made from, and a status with what it is about; and what
 //! may differ all the same.
 
-use kubewright::{prelude::*, workload::child_meta};
+use kubewright::{Verb, prelude::*, workload::child_meta};
 use kubewright_explore::{Fault, Oracle, explore};
 use serde_json::json;
 
-use super::{SOME, gadgets::one_is_found};
+use super::{Done, SOME, gadgets::one_is_found, is_found};
 use crate::gadget::{Doing, Gadget, GadgetStatus, SAMPLE, operator, text};
 
 #[test]
@@ -37,6 +37,55 @@ async fn share(gadget: &Gadget, cx: &Context<Gadget>, looks: bool) -> Result<Nex
         }
     }
     Ok(Next::on_change())
+}
+
+/// Another controller has the password in a ConfigMap as well, as bytes.
+struct Copies;
+
+impl Reconciler<Gadget> for Copies {
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let secret = cx.live().get::<Secret>(&child_name(gadget, "password")).await?;
+        let is_own = |secret: &Seen<Secret>| {
+            secret.owner_references().iter().any(|owner| Some(&owner.uid) == gadget.metadata.uid.as_ref())
+        };
+        let Some(data) = secret.filter(is_own).and_then(|secret| secret.data.clone()) else {
+            return Ok(Next::after(Duration::from_secs(2)));
+        };
+        let copy = ConfigMap {
+            metadata: child_meta(gadget, "copy"),
+            binary_data: Some(data),
+            ..ConfigMap::default()
+        };
+        cx.apply(copy).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn bytes_are_copied_of_what_is_not_watched() {
+    let makes: Doing = |gadget, cx| {
+        Box::pin(async move {
+            let name = child_name(gadget, "password");
+            if cx.get::<Secret>(&name)?.is_none() {
+                let password = format!("{}-{}", gadget.uid().unwrap_or_default(), cx.clock().now());
+                let data = [("password".to_owned(), k8s_openapi::ByteString(password.into_bytes()))].into();
+                let metadata = child_meta(gadget, "password");
+                let made = cx.create(Secret { metadata, data: Some(data), ..Secret::default() }).await;
+                if made.as_ref().err().and_then(Error::status).is_some_and(|status| status.code == 409) {
+                    return Ok(Next::after(Duration::from_secs(2)));
+                }
+                made?;
+            }
+            Ok(Next::on_change())
+        })
+    };
+    let operator = move |done| {
+        let copies =
+            Controller::of::<Gadget>().named("copies").owns::<ConfigMap>().needs::<Secret>(&[Verb::Get]);
+        let copies = if done == Done::Right { copies.owns::<Secret>() } else { copies };
+        operator(makes).controller(copies.run(Copies))
+    };
+    is_found(operator, SAMPLE, &[Oracle::EndState]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) fn secret(gadget: &Gadget, value: &str) -> Secret {
     Secret { metadata: child_meta(gadget, "secret"), string_data: Some(data), ..Secret::default() }
 }
 
-pub(super) fn pod(image: &str) -> PodSpec {
+pub(crate) fn pod(image: &str) -> PodSpec {
     let container = Container { name: "main".into(), image: Some(image.into()), ..Container::default() };
     PodSpec { containers: vec![container], ..PodSpec::default() }
 }
@@ -40,7 +40,7 @@ pub(super) fn once(image: &str) -> PodSpec {
 }
 
 /// Whether a gadget is still as it is seen: that may be the past.
-pub(super) async fn is_present(gadget: &Gadget, cx: &Context<Gadget>) -> Result<bool> {
+pub(crate) async fn is_present(gadget: &Gadget, cx: &Context<Gadget>) -> Result<bool> {
     let now = cx.live().get::<Gadget>(&gadget.name_any()).await?;
     Ok(now.is_some_and(|now| {
         now.uid() == gadget.uid()

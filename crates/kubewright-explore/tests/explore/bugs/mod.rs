@@ -10,7 +10,10 @@ mod farewell;
 mod gadgets;
 mod guard;
 mod hot_status;
+mod insisting;
+mod labelled;
 mod lists;
+mod originals;
 mod outlying;
 mod phase;
 mod readiness;
@@ -19,6 +22,7 @@ mod right;
 mod scale_down;
 mod shrink;
 mod stable_gate;
+mod styles;
 mod surplus;
 mod sweep;
 
@@ -27,6 +31,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+pub(crate) use gadgets::{is_present, pod};
 use kubewright::Operator;
 use kubewright_explore::{Oracle, explore};
 

@@ -189,6 +189,11 @@ pub(crate) struct PartSpec {
     pub image: String,
 }
 
+pub(super) fn part(gadget: &Gadget) -> Part {
+    let spec = PartSpec { image: gadget.spec.text.clone() };
+    Part { metadata: child_meta(gadget, ""), spec, status: None }
+}
+
 struct Assembles(Done);
 
 impl Reconciler<Gadget> for Assembles {
@@ -197,9 +202,7 @@ impl Reconciler<Gadget> for Assembles {
     }
 
     async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
-        let mut part = Part::new("", PartSpec { image: gadget.spec.text.clone() });
-        part.metadata = child_meta(gadget, "");
-        let part = cx.apply(part).await?;
+        let part = cx.apply(part(gadget)).await?;
         let status = part.status.clone().unwrap_or_default();
         let is_so = |one: &Condition| one.type_ == "Ready" && (one.status == "True" || self.0 == Done::Wrong);
         let is_ready = status.conditions.iter().any(is_so);
@@ -208,7 +211,7 @@ impl Reconciler<Gadget> for Assembles {
     }
 }
 
-struct Runs;
+pub(super) struct Runs;
 
 impl Reconciler<Part> for Runs {
     fn remembers(&self) -> bool {

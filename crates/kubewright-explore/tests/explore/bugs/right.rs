@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{
     SOME,
     gadgets::pod,
-    readiness::{ENGINE, Engine, EngineStatus, stateful_set},
+    readiness::{ENGINE, Engine, EngineStatus, Part, Runs, part, stateful_set},
 };
 use crate::gadget::{Gadget, GadgetStatus, SAMPLE, text};
 
@@ -52,6 +52,31 @@ impl Reconciler<Gadget> for ByHand {
         }
         Err(Error::new("somebody is always faster"))
     }
+}
+
+/// Says that it has done what is its own to do; what comes of it is for somebody else to do, and to tell.
+struct Orders;
+
+impl Reconciler<Gadget> for Orders {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        cx.apply(part(gadget)).await?;
+        cx.status(GadgetStatus::default()).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn a_generation_is_observed_before_the_children_of_a_child_are_there() {
+    let operator = || {
+        let gadgets = Controller::of::<Gadget>().owns::<Part>();
+        let parts = Controller::of::<Part>().owns::<StatefulSet>();
+        Operator::new("gadget-operator").controller(gadgets.run(Orders)).controller(parts.run(Runs))
+    };
+    survives(operator, SAMPLE, &[]);
 }
 
 const ATTEMPT: &str = "example.com/attempt";
