@@ -174,7 +174,9 @@ pub(crate) fn history(subject: &Subject, ground: &Ground) -> Option<Violation> {
     let reached = ground.expected.states.iter().zip(&ground.expected.fresh);
     ground.steps.iter().zip(reached).find_map(|(step, (reached, fresh))| {
         let fresh = fresh.as_ref()?;
-        let is_own = |object: &str| touched.contains(object) || object.starts_with(OUTSIDE);
+        // Of the resource itself it is the status.
+        let is_own =
+            |object: &str| touched.contains(object) || object == resource || object.starts_with(OUTSIDE);
         reached.difference_to(fresh, is_own)?;
         let [reached, fresh] = [reached, fresh].map(|state| state.without_generation_of(&resource));
         let is_known = |object: &str| is_own(object) || object.ends_with("(the generation)");

@@ -404,6 +404,11 @@ impl State {
         Self { objects: self.objects.iter().map(nameless).collect(), torn: None }
     }
 
+    /// Whether something is not the copy any more that it should be.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.torn.is_some()
+    }
+
     pub(crate) fn get(&self, object: &str) -> Option<&Value> {
         self.objects.get(object).map(|normal| &normal.value)
     }
@@ -490,6 +495,11 @@ impl Noise {
             _ => false,
         };
         self.copies.iter().find(is_torn).cloned()
+    }
+
+    /// Whether anything is a copy of something that is made by chance.
+    pub(crate) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
     }
 
     /// Whether what is now in a place is what it is a copy of, as that is stored.

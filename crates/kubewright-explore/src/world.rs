@@ -3,7 +3,7 @@
 use kubewright::{Kind, KindName};
 use kubewright_apiserver::store::{ResourceId, Snapshot};
 
-/// The objects of a cluster at one moment of a run.
+/// The objects of a cluster at one moment of a run, as they are stored: Events, for instance, as those of the core group.
 pub struct World {
     snapshot: Snapshot,
     namespace: String,

@@ -50,8 +50,13 @@ impl Run<'_> {
     pub(super) async fn rest(&mut self, at: usize, lookout: &mut Lookout) -> Rest {
         tokio::select! {
             biased;
-            () = lookout.meet(at) => Rest::Known,
-            rested = self.reach(at) => rested,
+            () = lookout.meet(at) => {}
+            rested = self.reach(at) => return rested,
+        }
+        // A moment does not tell one address from another: whether a copy of one is the right one has to be waited for.
+        match self.reader.noise.has_copies() && self.read().is_torn() {
+            true => self.reach(at).await,
+            false => Rest::Known,
         }
     }
 

@@ -19,7 +19,7 @@ const PATIENCE: u32 = 3;
 const LONGEST_MESSAGE: usize = 32768;
 
 /// Says why an object is stalled, or that it is not any more; `failures` is how often it has failed in a row. Fails
-/// only if the object is no longer as it was last seen, so that it is tried again; what else is in the way is logged.
+/// if that has to be tried again: nothing else would bring it up once more.
 pub(crate) async fn stall<K: Kind>(
     shared: &Shared,
     object: &Seen<K>,
@@ -48,12 +48,25 @@ pub(crate) async fn stall<K: Kind>(
             expected.written(revision(&*answer.object));
             Ok(())
         }
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(kube::Error::Api(status).into()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) if is_overtaken(&error) || why.is_none() => Err(error.into()),
+        // What is tried again anyway is told then, and what may not be said never is.
+        Err(error) if why.is_some_and(Error::is_terminal) && passes(&error) => Err(error.into()),
         Err(error) => {
             tracing::warn!(%error, "the condition {TYPE} was not written");
             Ok(())
         }
     }
+}
+
+/// Whether the object is no longer as it was last seen.
+fn is_overtaken(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// Whether something that is in the way may not be any more when it is tried again.
+fn passes(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
 }
 
 impl Shared {

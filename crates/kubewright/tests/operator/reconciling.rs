@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -676,11 +676,7 @@ impl tower_service::Service<Request<Body>> for Rushed {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self(client, namespace, rushes) = self.clone();
         Box::pin(async move {
-            let is_json_patch = request
-                .headers()
-                .get("content-type")
-                .is_some_and(|kind| kind == "application/json-patch+json");
-            if is_json_patch && rushes.fetch_max(1, Ordering::Relaxed) == 0 {
+            if is_json_patch(&request) && rushes.fetch_max(1, Ordering::Relaxed) == 0 {
                 let sites: Api<Site> = Api::namespaced(client.clone(), &namespace);
                 let change = Patch::Merge(page("rushed"));
                 sites.patch("shop", &PatchParams::default(), &change).await?;
@@ -689,6 +685,60 @@ impl tower_service::Service<Request<Body>> for Rushed {
             client.send(request).await
         })
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_said_of_a_failure_is_said_later() {
+    let world = World::new().await;
+    let log = Log::default();
+    let is_silenced = Arc::new(AtomicBool::new(true));
+    let client = Client::new(Silenced(world.client.clone(), is_silenced.clone()), world.namespace.clone());
+    create_with_status(&world).await;
+    let _running = only(strict(&log, false)).start(client, world.options());
+    let tried_again = async |what| {
+        eventually(what, async || log.0.lock().len() >= 3).await;
+        is_silenced.store(false, Ordering::Relaxed);
+        world.rest().await;
+        log.take();
+        is_silenced.store(true, Ordering::Relaxed);
+        words(&conditions(&world).await)
+    };
+    assert_eq!(
+        tried_again("that it is stalled is not told").await,
+        ["Seen True by another", "Stalled True hello"]
+    );
+    world.merge::<Site>("shop", page("good")).await;
+    assert_eq!(tried_again("that it is not any more is not told").await, ["Seen True by another"]);
+}
+
+/// A client that can't tell whether an object is stalled.
+#[derive(Clone)]
+struct Silenced(Client, Arc<AtomicBool>);
+
+impl tower_service::Service<Request<Body>> for Silenced {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, kube::Result<Response<Body>>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<kube::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self(client, is_silenced) = self.clone();
+        Box::pin(async move {
+            if is_json_patch(&request) && is_silenced.load(Ordering::Relaxed) {
+                let mut unavailable = Response::new(Body::empty());
+                *unavailable.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+                return Ok(unavailable);
+            }
+            client.send(request).await
+        })
+    }
+}
+
+fn is_json_patch(request: &Request<Body>) -> bool {
+    request.headers().get("content-type").is_some_and(|kind| kind == "application/json-patch+json")
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! What has to agree with something else: a copy with what it was made from, and a status with what it is about; and what
 //! may differ all the same.
 
+use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use kubewright::{Verb, prelude::*, workload::child_meta};
 use kubewright_explore::{Fault, Oracle, explore};
 use serde_json::json;
@@ -59,6 +60,37 @@ impl Reconciler<Gadget> for Copies {
         cx.apply(copy).await?;
         Ok(Next::on_change())
     }
+}
+
+/// Has the address of a Service in a ConfigMap.
+struct Notes(Done);
+
+impl Reconciler<Gadget> for Notes {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let ports = Some(vec![ServicePort { port: 80, ..ServicePort::default() }]);
+        let service =
+            cx.apply(workload::service(gadget, ServiceSpec { ports, ..ServiceSpec::default() })).await?;
+        let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.clone()).unwrap_or_default();
+        let data = Some([("address".to_owned(), address)].into());
+        let note = ConfigMap { metadata: child_meta(gadget, "address"), data, ..ConfigMap::default() };
+        if self.0 == Done::Right || cx.get::<ConfigMap>(&note.name_any())?.is_none() {
+            cx.apply(note).await?;
+        }
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn an_address_is_noted_once_and_for_all() {
+    let operator = |done| {
+        let controller = Controller::of::<Gadget>().owns::<ConfigMap>().owns::<Service>();
+        Operator::new("gadget-operator").controller(controller.run(Notes(done)))
+    };
+    is_found(operator, SAMPLE, &[Oracle::EndState]);
 }
 
 #[test]

@@ -358,3 +358,21 @@ fn jobs_of_a_schedule_and_claims_that_do_not_shrink_are_no_fault() {
     let deleted = [Fault::ChildDeleted, Fault::ChildDeletedLater];
     explore(operator).sample(SAMPLE).faults(deleted).run().assert_survived();
 }
+
+#[test]
+fn what_was_noted_once_stays_in_the_status() {
+    async fn note(gadget: &Gadget, cx: &Context<Gadget>, adds: bool) -> Result<Next> {
+        cx.apply(text(gadget)).await?;
+        let before = gadget.status.as_ref().and_then(|status| status.note.clone()).filter(|_| adds);
+        let note = match before {
+            Some(before) if before.split(',').any(|one| one == gadget.spec.text) => before,
+            Some(before) => format!("{before},{}", gadget.spec.text),
+            None => gadget.spec.text.clone(),
+        };
+        cx.status(GadgetStatus { note: Some(note), ..GadgetStatus::default() }).await?;
+        Ok(Next::on_change())
+    }
+    let wrong: Doing = |gadget, cx| Box::pin(note(gadget, cx, true));
+    let right: Doing = |gadget, cx| Box::pin(note(gadget, cx, false));
+    one_is_found(wrong, right, Oracle::History);
+}

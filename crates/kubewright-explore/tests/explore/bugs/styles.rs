@@ -143,6 +143,37 @@ fn what_is_called_after_who_is_gone_may_be_swept_up() {
     explore(operator).sample(SAMPLE).faults([Fault::CrashBeforePastChange]).run().assert_survived();
 }
 
+/// Makes an account, of which the server says how it is called, and notes that.
+struct Accounts;
+
+impl Reconciler<Gadget> for Accounts {
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Next> {
+        let Some(account) = cx.children::<ServiceAccount>()?.into_iter().next() else {
+            let generate_name = Some(format!("{}-", gadget.name_any()));
+            let metadata = ObjectMeta { generate_name, ..ObjectMeta::default() };
+            cx.create(ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
+            return Ok(Next::after(Duration::from_secs(1)));
+        };
+        let data = Some([("account".to_owned(), account.name_any())].into());
+        cx.apply(ConfigMap { metadata: child_meta(gadget, "account"), data, ..ConfigMap::default() }).await?;
+        Ok(Next::on_change())
+    }
+}
+
+#[test]
+fn who_is_made_again_is_called_otherwise() {
+    let operator = || {
+        let controller = Controller::of::<Gadget>().owns::<ConfigMap>().owns::<ServiceAccount>();
+        Operator::new("gadget-operator").controller(controller.run(Accounts))
+    };
+    let faults = [Fault::ChildDeleted, Fault::ChildDeletedLater];
+    explore(operator).sample(SAMPLE).faults(faults).run().assert_survived();
+}
+
 /// A team: who may read what is in a namespace.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[kube(group = "test.example.com", version = "v1", kind = "Team", namespaced)]
