@@ -198,7 +198,7 @@ impl Reconciler<Team> for Binds {
         let mut subjects = there.and_then(|there| there.subjects.clone()).unwrap_or_default();
         subjects.retain(|one| wanted.contains(one));
         subjects.extend(wanted.iter().filter(|one| !subjects.contains(one)).cloned().collect::<Vec<_>>());
-        cx.apply(Role { metadata: child_meta(team, ""), rules: Some(Vec::new()), ..Role::default() }).await?;
+        cx.apply(Role { metadata: child_meta(team, ""), rules: Some(Vec::new()) }).await?;
         let role_ref =
             RoleRef { api_group: Some(group.clone()), kind: "Role".to_owned(), name: team.name_any() };
         let metadata = child_meta(team, "");
