@@ -172,11 +172,13 @@ fn fresh(subject: &Subject, settings: &Settings, steps: &[Step], noise: &Arc<Noi
 pub(crate) fn history(subject: &Subject, ground: &Ground) -> Option<Violation> {
     let (resource, touched) = (subject.object_name(), &ground.expected.touched);
     let reached = ground.expected.states.iter().zip(&ground.expected.fresh);
-    ground.steps.iter().zip(reached).find_map(|(step, (reached, fresh))| {
+    ground.steps.iter().zip(reached).enumerate().find_map(|(at, (step, (reached, fresh)))| {
         let fresh = fresh.as_ref()?;
-        // Of the resource itself it is the status.
-        let is_own =
-            |object: &str| touched.contains(object) || object == resource || object.starts_with(OUTSIDE);
+        // What a status says of the cluster may show what was there before, but not once that was so already.
+        let is_undone = ground.steps[..at].iter().any(|before| before.asks_for_the_same(step));
+        let is_own = |object: &str| {
+            touched.contains(object) || is_undone && object == resource || object.starts_with(OUTSIDE)
+        };
         reached.difference_to(fresh, is_own)?;
         let [reached, fresh] = [reached, fresh].map(|state| state.without_generation_of(&resource));
         let is_known = |object: &str| is_own(object) || object.ends_with("(the generation)");

@@ -442,6 +442,13 @@ impl Noise {
         Normal { chances, ..Normal::of(value) }
     }
 
+    /// What stands for what is in an object, apart from its status.
+    pub(crate) fn content(&self, resource: &str, object: &str, stored: &[u8]) -> u64 {
+        let mut value = serde_json::from_slice(stored).unwrap_or_default();
+        normalise(&mut value, resource);
+        content_of(&self.taken_from(object, value).value)
+    }
+
     /// Learns from two undisturbed runs, by what each step of them came to.
     pub(crate) fn of_runs(one: &[State], other: &[State]) -> Self {
         let mut noise = Self::default();
@@ -514,6 +521,13 @@ impl Noise {
             source_text.is_some_and(|source| has_word(&text, &source))
         })
     }
+}
+
+/// What stands for what is in an object that is as it is compared, apart from its status.
+pub(crate) fn content_of(value: &Value) -> u64 {
+    let mut content = value.clone();
+    content.as_object_mut().map(|fields| fields.remove("status"));
+    digest(&[content.to_string().as_bytes()])
 }
 
 /// What is shorter may be the same by chance.

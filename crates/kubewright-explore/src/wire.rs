@@ -158,8 +158,8 @@ pub(crate) struct State {
     pub(crate) touched: BTreeSet<String>,
     /// Those among them that were not there before.
     pub(crate) made: BTreeSet<String>,
-    /// The objects that the operator has deleted, by step.
-    pub(crate) deleted: BTreeSet<(usize, String)>,
+    /// The objects that the operator has deleted, by step, and what was in them.
+    pub(crate) deleted: BTreeMap<(usize, String), BTreeSet<u64>>,
     /// How small the operator has made what, by step.
     pub(crate) smallest: BTreeMap<(usize, String), f64>,
     /// Values made by chance that the operator has made anew, in an object that stayed.
@@ -250,7 +250,7 @@ impl Wire {
             undone: BTreeSet::new(),
             touched: BTreeSet::new(),
             made: BTreeSet::new(),
-            deleted: BTreeSet::new(),
+            deleted: BTreeMap::new(),
             smallest: BTreeMap::new(),
             renewed: BTreeSet::new(),
             calls: 0,

@@ -17,6 +17,7 @@ mod originals;
 mod outlying;
 mod phase;
 mod readiness;
+mod remade;
 mod resize;
 mod right;
 mod scale_down;
