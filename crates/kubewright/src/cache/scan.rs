@@ -43,8 +43,8 @@ impl<'t> Scan<'t> {
             b'{' | b'[' => self.at = end_of_nested(self.text.as_bytes(), begin)?,
             _ => {
                 let rest = self.text.as_bytes()[begin..].iter();
-                let is_over = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
-                self.at += rest.take_while(|byte| !is_over(byte)).count();
+                let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+                self.at += rest.take_while(|byte| is_plain(byte)).count();
             }
         }
         self.text.get(begin..self.at).filter(|value| !value.is_empty())
